@@ -5,8 +5,8 @@
  *
  *   D(r) = sum_i exp(B (|r - r_i|^2 / R_i^2 - 1)),   B < 0
  *
- * A point alone has D = 1 at its radius. A term is left out beyond r_max = R sqrt(1 + ln eps / B), where it is eps:
- * outside the sphere of that radius, or outside the cube around it. */
+ * An isolated point has D = 1 at its radius. A term is truncated at r_max = R sqrt(1 + ln eps / B), where it equals
+ * eps: outside the sphere of that radius, or outside the cube around it. */
 #ifndef MRIRECON_BLOB_H
 #define MRIRECON_BLOB_H
 
@@ -32,7 +32,7 @@ enum blob_truncation { BLOB_CUBE, BLOB_SPHERE };
 enum blob_step { BLOB_STEP_READ, BLOB_STEP_DENSITY, BLOB_STEP_SURFACE, BLOB_STEP_WRITE };
 enum blob_result { BLOB_VOLUME, BLOB_MESH };
 
-/* A law and what it is multiplied by: law(r / R) value is a point's term. */
+/* A law and its factor: a point's term is value law(r / R). */
 struct blob_law {
     double blobbiness, eps;
     enum blob_truncation truncation;
@@ -46,7 +46,8 @@ static inline double blob_reach(double blobbiness, double eps)
     return sqrt(1 + log(eps) / blobbiness);
 }
 
-/* Set law->law and law->value from the others. Fails with ERR_BAD_PARAMETER: no polynomial of the engine is as steep.
+/* Set law->law and law->value from the other members. Fails with ERR_BAD_PARAMETER if the law is too steep for the
+ * engine's polynomials.
  */
 int blob_law_make(struct blob_law *law);
 

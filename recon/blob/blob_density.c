@@ -22,7 +22,7 @@ static double padding_of(struct blob_job *job)
         return padding;
     for (size_t i = 0; i < job->frames * job->points; i++)
         widest = fmax(widest, (double)job->radius[i]);
-    /* A node more: the last is then beyond any reach. */
+    /* One spacing more, so that the last node is beyond every point's reach. */
     const double chosen = widest * job->law.law.params.reach + job->job.request->values->value[BLOB_SPACING].real;
     snprintf(text, sizeof text, "%.3g angstroms", chosen);
     kind_job_decide(&job->job, "padding", text,
@@ -31,8 +31,8 @@ static double padding_of(struct blob_job *job)
     return chosen;
 }
 
-/* From min - padding on, floor((max + padding - origin) / spacing) + 1 nodes an axis, whichever way the quotient was
- * rounded. */
+/* The lattice starts at min - padding and has floor((max + padding - origin) / spacing) + 1 nodes per axis; 1e-6 makes
+ * this independent of the rounding of the quotient. */
 static int lattice_lay(struct blob_job *job, struct volume *shape)
 {
     const double spacing = job->job.request->values->value[BLOB_SPACING].real, padding = padding_of(job);
@@ -48,8 +48,8 @@ static int lattice_lay(struct blob_job *job, struct volume *shape)
         const double nodes = floor((high + padding - shape->origin[d]) / spacing + 1e-6) + 1;
         if (!(nodes <= VOLUME_AXIS_MOST))
             return err_set(ERR_BAD_PARAMETER,
-                           "The points span %g angstroms along axis %d: a lattice of spacing %g would have %g nodes "
-                           "there, and has %d at most. Ask for a larger spacing.",
+                           "The points span %g angstroms along axis %d: a lattice with a spacing of %g would need %g "
+                           "nodes there, and the limit is %d. Choose a larger spacing.",
                            high - low, d, spacing, nodes, VOLUME_AXIS_MOST);
         shape->size[d] = (size_t)nodes;
     }
@@ -68,11 +68,11 @@ static bool volume_most(const void *of, int format, size_t *bytes)
     return volume_file_most(of, (enum volume_format)format, bytes);
 }
 
-/* Memory first, the device's: a file that is larger than all of it is no shortage of the disk, for which the job would
- * wait. A GPU holds one frame's grid, the CPU every volume. */
+/* Check the device's memory before the disk: a volume larger than the memory must fail, not wait for disk space. A GPU
+ * holds the grid of one frame, the CPU all volumes. */
 static int promise(struct blob_job *job, const struct volume *shape, size_t sums)
 {
-    static const char advice[] = "Ask for a larger spacing or less padding.";
+    static const char advice[] = "Choose a larger spacing or less padding.";
     size_t bytes = sizeof *shape->data * (dev_is_gpu(job->job.dev) ? 1 : shape->frames),
            values = job->points * sizeof(float);
     char what[128];
@@ -104,11 +104,11 @@ static int frame_tell(void *context, size_t done, size_t most)
                          (int64_t)now->frame, (int64_t)now->job->frames);
 }
 
-/* What the frames share: the device's memory. */
+/* Device memory, shared by all frames. */
 struct frames {
     struct blob_job *job;
-    size_t nodes;         /* of a volume */
-    float *values, *grid; /* [points]; [nodes], a GPU's: the CPU sums to the volume itself */
+    size_t nodes;         /* per volume */
+    float *values, *grid; /* [points]; [nodes], on a GPU only: the CPU sums directly into the volume */
 };
 
 static int grid_clear(const struct frames *f, float *volume)
@@ -119,7 +119,7 @@ static int grid_clear(const struct frames *f, float *volume)
     return 0;
 }
 
-/* Add one frame's points to the volume that it belongs to. */
+/* Add one frame's points to its volume. */
 static int frame_sum(const struct frames *f, const struct range_points_params *params, size_t frame)
 {
     struct blob_job *job = f->job;

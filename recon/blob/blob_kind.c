@@ -7,30 +7,31 @@
 
 static const struct param params[] = {
     [BLOB_RESULTS_WANTED] = {"results", PARAM_SET, PARAM_WORDS("volume", "mesh"), .fallback = "volume",
-                             .help = "What the job gives: volume = the density; mesh = its surface at isovalue, as "
-                                     "triangles; or both, with a comma between them."},
-    [BLOB_BLOBBINESS] = {"blobbiness", PARAM_REAL, .fallback = "-2.5", .min = -8, .max = -0.05,
-                         .help = "B of exp(B (r^2/R^2 - 1)): nearer to 0, neighbours melt into each other; further "
-                                 "from it, they stay spheres."},
+                             .help = "Results of the job: volume = the density; mesh = its surface at isovalue, as "
+                                     "triangles; or both, separated by a comma."},
+    [BLOB_BLOBBINESS] =
+        {"blobbiness", PARAM_REAL, .fallback = "-2.5", .min = -8, .max = -0.05,
+         .help =
+             "B of exp(B (r^2/R^2 - 1)): near 0, neighbouring atoms merge; far from 0, they remain separate spheres."},
     [BLOB_ISOVALUE] = {"isovalue", PARAM_REAL, .fallback = "1", .min = 1e-3, .max = 1e6,
-                       .help = "Density at which the surface lies; a point alone has 1 at its radius."},
+                       .help = "Density at the surface; an isolated atom has a density of 1 at its radius."},
     [BLOB_SPACING] = {"spacing", PARAM_REAL, .fallback = "0.5", .min = 0.01, .max = 1000,
-                      .help = "Distance between nodes of the lattice, angstroms."},
+                      .help = "Distance between lattice nodes, angstroms."},
     [BLOB_PADDING] = {"padding", PARAM_REAL, .fallback = "auto", .min = 0, .max = 10000, PARAM_WORDS("auto"),
-                      .help = "Angstroms from the outermost points to the lattice's border; auto = as far as any "
-                              "point reaches, so that the surface is closed."},
+                      .help = "Margin around the outermost points, angstroms; auto = the reach of the largest point, "
+                              "so that the surface is closed."},
     [BLOB_RADIUS] = {"radius", PARAM_REAL, .fallback = "given", .min = 0.1, .max = 1000, PARAM_WORDS("given"),
-                     .help = "Radius of every point, angstroms; given = the file's radii or, where it has none, the "
+                     .help = "Radius of every point, angstroms; given = the radii in the file or, if it has none, the "
                              "van der Waals radii of its elements."},
     [BLOB_FRAMES] = {"frames", PARAM_CHOICE, PARAM_WORDS("each", "mean", "first"), .fallback = "each",
-                     .help = "Of a file of several frames (models): each = a volume of each, in one file; mean = the "
-                             "mean density; first = the first frame alone."},
+                     .help = "For a file with several frames (models): each = one volume per frame, in one file; mean "
+                             "= the mean density; first = only the first frame."},
     [BLOB_EPS] = {"eps", PARAM_REAL, .fallback = "1e-4", .min = 1e-6, .max = 0.5,
-                  .help = "What a point's term has fallen to where it is cut off."},
-    [BLOB_TRUNCATION] = {"truncation", PARAM_CHOICE, PARAM_WORDS("cube", "sphere"), .fallback = "cube",
-                         .help = "Where a point's term is cut off: cube = beyond the cube around the sphere on which "
-                                 "it is eps, which is quicker, and closer to the full sum; sphere = beyond that "
-                                 "sphere."},
+                  .help = "Value of a point's term where it is cut off."},
+    [BLOB_TRUNCATION] =
+        {"truncation", PARAM_CHOICE, PARAM_WORDS("cube", "sphere"), .fallback = "cube",
+         .help = "Where a point's term is cut off: sphere = outside the sphere on which the term equals eps; cube = "
+                 "outside the cube around that sphere, which is faster and closer to the full sum."},
     {.name = NULL},
 };
 
@@ -50,7 +51,7 @@ static const struct kind_result results[] = {
 
 const struct kind blob_kind = {
     .name = "blob",
-    .help = "Molecules to a density of blobs (Blinn) and its surface.",
+    .help = "Molecules to a blob density (Blinn) and its isosurface.",
     .params = params,
     .inputs = particles_inputs,
     .sniff = particles_sniff_molecule,

@@ -1,11 +1,11 @@
 #include "recon/blob/blob.h"
 
-/* Of the law's value at the point, exp(-B) in the density: a few units of float32, in which it is evaluated. The limits
- * of the parameters are such that the steepest law, of B = -8 and eps = 1e-6, keeps it (with a polynomial of degree
- * 17). */
+/* Relative to the law's value at the point, which is exp(-B) in the density: a few roundings of float32, in which the
+ * law is evaluated. The parameters' ranges ensure that even the steepest law (B = -8, eps = 1e-6) meets it, with a
+ * polynomial of degree 17. */
 static const double law_error = 1e-6;
 
-/* exp(B r^2 / R^2) at t = 1 - (r / r_max)^2; of the cube, along each axis. */
+/* exp(B r^2 / R^2) at t = 1 - (r / r_max)^2; for the cube, along each axis. */
 static double term(const void *of, double t)
 {
     const struct blob_law *law = of;

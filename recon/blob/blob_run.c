@@ -39,7 +39,7 @@ static void input_free(void *of)
 
 /* ---- run ---- */
 
-/* What the input is summed to. */
+/* The step "density". */
 static int density(struct blob_job *job)
 {
     const double start = clock_seconds();
@@ -72,7 +72,7 @@ static int steps_run(struct blob_job *job, double read_seconds)
     return rc;
 }
 
-/* Hand on what was asked for; what is handed on is the outcome's. */
+/* Move the requested results to the outcome. */
 static void results_give(struct blob_job *job, struct job_outcome *out)
 {
     if (blob_wants(job, BLOB_VOLUME)) {

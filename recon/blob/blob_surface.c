@@ -1,4 +1,4 @@
-/* blob_surface.c: the surface of the density, and what it measures. */
+/* blob_surface.c: the isosurface of the density, and its area and volume. */
 #include "recon/blob/blob_job.h"
 
 #include "gridding/base/dev.h"
@@ -20,12 +20,12 @@ static bool surface_most(const void *of, int format, size_t *bytes)
     return mesh_file_most(mesh->vertices, mesh->triangles, (enum mesh_format)format, bytes);
 }
 
-/* The bytes of the mesh's files, now that its size is known. */
+/* Check the size of the mesh's files, now that the number of triangles is known. */
 static int surface_promise(struct blob_job *job)
 {
     char what[96];
     snprintf(what, sizeof what, "a surface of %zu triangles", job->mesh->triangles);
-    return kind_job_promise(&job->job, BLOB_MESH, surface_most, job->mesh, what, "Ask for a larger spacing.");
+    return kind_job_promise(&job->job, BLOB_MESH, surface_most, job->mesh, what, "Choose a larger spacing.");
 }
 
 static int surface_report(struct blob_job *job)
@@ -43,12 +43,12 @@ static int surface_report(struct blob_job *job)
     }
     json_object_set_new(job->job.report, "surface", surface);
     if (job->mesh->triangles == 0)
-        kind_job_warn(&job->job, "The density is nowhere both above and below the isovalue of %g: there is no surface.",
+        kind_job_warn(&job->job, "The density does not cross the isovalue of %g: the surface is empty.",
                       job->job.request->values->value[BLOB_ISOVALUE].real);
     else if (!measure.closed)
-        kind_job_warn(&job->job,
-                      "The surface is cut off at the lattice's border and encloses no volume: a larger padding closes "
-                      "it.");
+        kind_job_warn(
+            &job->job,
+            "The surface is cut off at the lattice's border and therefore has no volume; a larger padding closes it.");
     return 0;
 }
 

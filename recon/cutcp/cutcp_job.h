@@ -1,4 +1,4 @@
-/* cutcp_job.h: the places in the table of kind "cutcp", and what its files share. Only recon/cutcp/ includes this. */
+/* cutcp_job.h: indices into the tables of kind "cutcp", and the state of one job. Only recon/cutcp/ includes this. */
 #ifndef MRIRECON_CUTCP_JOB_H
 #define MRIRECON_CUTCP_JOB_H
 
@@ -27,21 +27,22 @@ enum cutcp_step { CUTCP_STEP_READ, CUTCP_STEP_POTENTIAL, CUTCP_STEP_WRITE };
 struct cutcp_job {
     struct kind_job job;
     const struct particles *particles;
-    struct range_box box; /* the lattice; positions are summed relative to `origin`, so that its own is 0 */
+    struct range_box box; /* the lattice; box.origin is 0: positions are taken relative to `origin` */
     double origin[3];     /* of node (0, 0, 0), angstroms */
-    size_t frames;        /* of the file that are summed */
+    size_t frames;        /* number of the file's frames that are summed */
     struct volume *volume;
 };
 
-/* Parameter box: three lengths with commas; "": none (*given is false). Fails with ERR_BAD_PARAMETER. */
+/* Parse the parameter box: three lengths separated by commas; "": none (*given is false). Fails with ERR_BAD_PARAMETER.
+ */
 int cutcp_box_parse(const struct param_values *values, double length[3], bool *given);
 
-/* Lay the lattice: job->box, ->origin and ->frames, from the particles of the frames that are wanted. Fails with
- * ERR_BAD_PARAMETER (periodic, and no box is told; more nodes than an axis has). */
+/* Set job->box, job->origin and job->frames from the particles of the requested frames. Fails with ERR_BAD_PARAMETER
+ * (periodic without a box; too many nodes along an axis). */
 int cutcp_lattice(struct cutcp_job *job);
 
-/* Sum the potential into job->volume. The bytes of its files and the memory that it takes are promised before. Fails
- * with ERR_RESULT_TOO_LARGE, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_GPU_OOM, ERR_CANCELED. */
+/* Sum the potential into job->volume. The memory and the file size needed are compared with what is available first.
+ * Fails with ERR_RESULT_TOO_LARGE, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_GPU_OOM, ERR_CANCELED. */
 int cutcp_potential(struct cutcp_job *job);
 
 #endif

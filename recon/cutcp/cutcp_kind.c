@@ -9,33 +9,37 @@
 
 static const struct param params[] = {
     [CUTCP_SPACING] = {"spacing", PARAM_REAL, .fallback = "0.5", .min = 0.01, .max = 100,
-                       .help = "Distance of lattice points, angstroms."},
+                       .help = "Distance between lattice points, angstroms."},
     [CUTCP_CUTOFF] = {"cutoff", PARAM_REAL, .fallback = "12", .min = 0.1, .max = 1000,
-                      .help = "A charge acts up to this distance, angstroms."},
-    [CUTCP_PADDING] = {"padding", PARAM_REAL, .fallback = "0.5", .min = 0, .max = 1000,
-                       .help = "The lattice goes this far beyond the outermost atoms, angstroms. Not of a box."},
+                      .help = "Distance beyond which a charge has no effect, angstroms."},
+    [CUTCP_PADDING] =
+        {"padding", PARAM_REAL, .fallback = "0.5", .min = 0, .max = 1000,
+         .help = "Margin of the lattice around the outermost atoms, angstroms. Not used with a periodic box."},
     [CUTCP_EXCLUSION] = {"exclusion", PARAM_REAL, .fallback = "1", .min = 0, .max = 100,
-                         .help = "Lattice points nearer than this to a charged atom are 0, angstroms; 0 = none is."},
+                         .help =
+                             "Lattice points closer than this to a charged atom are set to 0, angstroms; 0 = none."},
     [CUTCP_FORM] = {"form", PARAM_CHOICE, PARAM_WORDS("thesis", "taylor2"), .fallback = "thesis",
-                    .help = "How a charge's potential falls to 0 at the cutoff: thesis = (1 - r^2/rc^2)^2 / r; "
-                            "taylor2 = the short-range part of multilevel summation, 1/r less its smooth part."},
+                    .help = "How the potential of a charge falls to 0 at the cutoff: thesis = (1 - r^2/rc^2)^2 / r; "
+                            "taylor2 = the short-range part of multilevel summation, 1/r minus its smooth part."},
     [CUTCP_UNITS] = {"units", PARAM_CHOICE, PARAM_WORDS("e/A", "kT/e"), .fallback = "e/A",
                      .help = "Unit of the potential: e/A = elementary charges per angstrom; kT/e = at 298 K."},
     [CUTCP_PERIODIC] = {"periodic", PARAM_CHOICE, PARAM_WORDS("no", "yes"), .fallback = "no",
-                        .help = "yes = the box of the file, or of parameter box, repeats along all axes; the spacing "
-                                "is then the nearest that divides it."},
+                        .help = "yes = the box given by the file or the parameter box repeats along all axes; the "
+                                "spacing is adjusted to divide it."},
     [CUTCP_BOX] = {"box", PARAM_TEXT, .fallback = "", .max = 96,
-                   .help = "Lengths of the periodic box, angstroms, with commas (40,40,60); empty = as the file says."},
+                   .help = "Side lengths of the periodic box, angstroms, separated by commas (40,40,60); empty = taken "
+                           "from the file."},
     [CUTCP_FRAMES] = {"frames", PARAM_CHOICE, PARAM_WORDS("each", "mean", "first"), .fallback = "each",
-                      .help = "Of a file of several frames: each = the potential of each; mean = their mean; first."},
+                      .help = "For a file with several frames: each = one potential per frame; mean = their mean; "
+                              "first = only the first frame."},
     [CUTCP_CHARGES] = {"charges", PARAM_CHOICE, PARAM_WORDS("none", "occupancy", "bfactor", "formal"),
-                       .fallback = "none", .help = "The columns of a PDB file that hold the charges."},
+                       .fallback = "none", .help = "Which columns of a PDB file contain the charges."},
     {.name = NULL},
 };
 
 static const struct kind_step steps[] = {
     [CUTCP_STEP_READ] = {"read", "The particles are read.", .share = 0.05},
-    [CUTCP_STEP_POTENTIAL] = {"potential", "Charges are summed on the lattice.", .unit = "frame", .share = 0.85},
+    [CUTCP_STEP_POTENTIAL] = {"potential", "The charges are summed on the lattice.", .unit = "frame", .share = 0.85},
     [CUTCP_STEP_WRITE] = {"write", "The potential is written.", .share = 0.1, .writes = true},
     {.name = NULL},
 };
@@ -53,11 +57,10 @@ int cutcp_box_parse(const struct param_values *values, double length[3], bool *g
         char *end = NULL;
         length[d] = strtod(at, &end);
         if (end == at || !(length[d] > 0 && length[d] <= 1e6) || *end != (d < 2 ? ',' : '\0'))
-            return err_set(
-                ERR_BAD_PARAMETER,
-                "Parameter box is \"%s\"; it takes three lengths from above 0 to 1000000 with commas between, "
-                "as in box=40,40,60.",
-                values->value[CUTCP_BOX].text);
+            return err_set(ERR_BAD_PARAMETER,
+                           "Parameter box is \"%s\"; three lengths separated by commas are expected, each above 0 and "
+                           "at most 1000000, as in box=40,40,60.",
+                           values->value[CUTCP_BOX].text);
         at = end + 1;
     }
     return 0;
@@ -65,7 +68,7 @@ int cutcp_box_parse(const struct param_values *values, double length[3], bool *g
 
 static int check(const struct param_values *values)
 {
-    enum { CELLS_MOST = 1 << 20 }; /* of an axis, that a charge may reach: gridding/range/sums.c */
+    enum { CELLS_MOST = 1 << 20 }; /* the largest reach along an axis in cells: gridding/range/sums.c */
     const double spacing = values->value[CUTCP_SPACING].real, cutoff = values->value[CUTCP_CUTOFF].real;
     double length[3];
     bool given;
@@ -73,9 +76,9 @@ static int check(const struct param_values *values)
     if (rc != 0)
         return rc;
     if (given && !values->value[CUTCP_PERIODIC].integer)
-        return err_set(ERR_BAD_PARAMETER, "Parameter box is of periodic=yes alone. Pass that, or leave box out.");
+        return err_set(ERR_BAD_PARAMETER, "Parameter box needs periodic=yes. Add it, or remove box.");
     if (values->value[CUTCP_EXCLUSION].real >= cutoff)
-        return err_set(ERR_BAD_PARAMETER, "Parameter exclusion is %g and cutoff is %g; exclusion has to be less.",
+        return err_set(ERR_BAD_PARAMETER, "Parameter exclusion (%g) must be less than cutoff (%g).",
                        values->value[CUTCP_EXCLUSION].real, cutoff);
     if (cutoff > CELLS_MOST * spacing)
         return err_set(ERR_BAD_PARAMETER, "Parameter cutoff is %g, more than %d times the spacing of %g.", cutoff,

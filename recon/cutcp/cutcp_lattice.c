@@ -29,15 +29,14 @@ static struct extent extent_of(const struct cutcp_job *job)
 static int cells_set(struct cutcp_job *job, int d, double cells)
 {
     if (!(cells <= VOLUME_AXIS_MOST))
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "The lattice would have %.0f points along axis %c; an axis has at most %d. Pass a larger spacing.", cells,
-            'x' + d, VOLUME_AXIS_MOST);
+        return err_set(ERR_BAD_PARAMETER,
+                       "The lattice would have %.0f points along axis %c; the limit is %d. Choose a larger spacing.",
+                       cells, 'x' + d, VOLUME_AXIS_MOST);
     job->box.cells[d] = (int)cells;
     return 0;
 }
 
-/* Around the atoms: as many points as fit, whichever way the quotient was rounded. */
+/* As many points as fit around the atoms; 1e-6 makes this independent of the rounding of the quotient. */
 static int open_axis(struct cutcp_job *job, int d, const struct extent *e)
 {
     const double spacing = job->job.request->values->value[CUTCP_SPACING].real;
@@ -47,7 +46,7 @@ static int open_axis(struct cutcp_job *job, int d, const struct extent *e)
     return cells_set(job, d, floor((e->high[d] + padding - job->origin[d]) / spacing + 1e-6) + 1);
 }
 
-/* The box, around the middle of the atoms where the file does not say where it begins. */
+/* The periodic box; centred on the atoms if the file does not give its origin. */
 static int periodic_axis(struct cutcp_job *job, int d, const struct extent *e, double length)
 {
     const struct particles_header *h = job->particles->header;
@@ -68,9 +67,10 @@ static int box_lengths(const struct cutcp_job *job, double length[3])
     memcpy(length, h->box_length, sizeof h->box_length);
     if (length[0] > 0 && length[1] > 0 && length[2] > 0)
         return 0;
-    return err_set(ERR_BAD_PARAMETER,
-                   "Parameter periodic=yes needs a box, and the file tells %s. Pass its lengths, as in box=40,40,60.",
-                   h->box_skewed ? "one of other than right angles, which is not computed" : "none");
+    return err_set(
+        ERR_BAD_PARAMETER,
+        "Parameter periodic=yes needs a box, but the file contains %s. Give its side lengths, as in box=40,40,60.",
+        h->box_skewed ? "one whose angles are not all 90 degrees, which is not supported" : "none");
 }
 
 static void lattice_report(struct cutcp_job *job, bool periodic)
@@ -83,7 +83,8 @@ static void lattice_report(struct cutcp_job *job, bool periodic)
     snprintf(text, sizeof text, "%.6g x %.6g x %.6g", spacing[0], spacing[1], spacing[2]);
     for (int d = 0; d < 3; d++)
         if (fabs(spacing[d] / asked - 1) > 1e-9) {
-            kind_job_decide(&job->job, "spacing", text, "The nearest to %g that divides the periodic box.", asked);
+            kind_job_decide(&job->job, "spacing", text, "The spacing nearest to %g that divides the periodic box.",
+                            asked);
             return;
         }
 }

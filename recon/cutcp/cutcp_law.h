@@ -19,14 +19,14 @@
 
 enum cutcp_form { CUTCP_THESIS, CUTCP_TAYLOR2 };
 
-/* Times 1 / r. */
+/* The law, to be multiplied by 1 / r. */
 static inline double cutcp_thesis(const void *of, double t)
 {
     (void)of;
     return t * t;
 }
 
-/* What is taken from 1 / r; *of: the cutoff. */
+/* The smooth part, to be subtracted from 1 / r; *of: the cutoff. */
 static inline double cutcp_taylor2(const void *of, double t)
 {
     return (1 + t / 2 + 3 * t * t / 8) / *(const double *)of;
@@ -34,7 +34,7 @@ static inline double cutcp_taylor2(const void *of, double t)
 
 static inline int cutcp_law_make(struct range_law *law, enum cutcp_form form, double cutoff)
 {
-    /* An error far below what float32 sums add. */
+    /* An error far below the rounding of float32 sums. */
     const struct range_law_params params = {
         .form = form == CUTCP_THESIS ? RANGE_INVERSE : RANGE_SHORT, .reach = cutoff, .power = 1, .error = 1e-9};
     return range_law_make(law, &params, form == CUTCP_THESIS ? cutcp_thesis : cutcp_taylor2, &cutoff);

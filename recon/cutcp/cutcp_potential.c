@@ -1,4 +1,4 @@
-/* The potential of each frame: one sum of limited range for the charges, one for the points too near to a charge. */
+/* The potential of each frame: one sum of limited range for the charges, and one to find the points near a charge. */
 #include "recon/cutcp/cutcp_job.h"
 #include "recon/cutcp/cutcp_law.h"
 
@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR_SHARE 0.1 /* of a frame's time, for the points that are too near */
+#define NEAR_SHARE 0.1 /* share of a frame's time that the exclusion takes */
 
-/* What the frames share. */
+/* State shared by all frames. */
 struct sums {
     struct cutcp_job *job;
     struct range_law potential, near;
-    double cutoff, exclusion, unit; /* unit: of a value in e/A */
+    double cutoff, exclusion, unit; /* unit: conversion from e/A */
     size_t count, nodes;            /* atoms of a frame; lattice points */
     double *at;                     /* [count][3], relative to the lattice's origin */
     float *host;                    /* [count] */
     float *values, *grid;           /* the device's: [count], [nodes] */
     double *mean;                   /* [nodes], or NULL */
-    size_t frame, on_nodes;         /* charges on lattice points, of all frames */
-    double done, share;             /* of a frame's work: before what is under way, and of that */
+    size_t frame, on_nodes;         /* charges that lie on lattice points, in all frames */
+    double done, share;             /* shares of a frame's work: completed before the current sum, and of that sum */
 };
 
 static double inside(const void *of, double t)
@@ -53,7 +53,7 @@ static struct range_points_params points_params(const struct sums *s, double rea
     return (struct range_points_params){.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
 }
 
-/* Everything that is allocated for the sums, of the device's memory: on a GPU that is one grid and the values. */
+/* Check the device memory needed for the sums: on a GPU that is one grid and the values. */
 static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
 {
     enum { ATOM_BYTES = 3 * sizeof(double) + sizeof(float), MEAN_BYTES = sizeof(double) };
@@ -71,8 +71,8 @@ static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
                            "Ask for a larger spacing, a smaller padding, or frames=mean.");
 }
 
-/* Positions and values of one frame's atoms, relative to the lattice's origin; counts charges on lattice points, where
- * the potential is infinite and the sum takes no part of it. */
+/* Set the positions (relative to the lattice's origin) and values of one frame's atoms. Count charges that lie on
+ * lattice points: the potential is infinite there, and the sum skips that pair. */
 static void frame_gather(struct sums *s)
 {
     const struct particles *p = s->job->particles;
@@ -98,14 +98,14 @@ static int tell(void *context, size_t done, size_t most)
                          (int64_t)s->frame, (int64_t)s->job->frames);
 }
 
-/* grid = the sum of `law` over the atoms, whose values are in s->host; `share` of a frame's work. */
+/* grid = the sum of `law` over the atoms with the values s->host; this is `share` of a frame's work. */
 static int grid_sum(struct sums *s, const struct range_law *law, double share)
 {
     const struct range_points_params params = points_params(s, law->params.reach);
     const struct listener listener = {s, tell};
     struct dev *dev = s->job->job.dev;
     struct range_points *points = NULL;
-    s->share = 0; /* points are made in little time; the listener may end that too */
+    s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
     int rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
     if (rc == 0)
         rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
@@ -119,7 +119,7 @@ static int grid_sum(struct sums *s, const struct range_law *law, double share)
     return rc;
 }
 
-/* Lattice points near a charge become 0. */
+/* Set lattice points near a charge to 0. */
 static int exclude(struct sums *s, float *potential)
 {
     enum { SLAB = 1 << 18 };
@@ -189,8 +189,8 @@ static void report(struct sums *s)
     kind_job_number(job, "largest", (double)largest);
     if (s->on_nodes && !(s->exclusion > 0))
         kind_job_warn(job,
-                      "%zu charges lie on lattice points, where their potential is infinite; they add nothing there. "
-                      "Another padding moves the lattice, exclusion makes such points 0.",
+                      "%zu charges lie on lattice points, where their potential is infinite; they contribute nothing "
+                      "there. Another padding moves the lattice; exclusion sets such points to 0.",
                       s->on_nodes);
 }
 
@@ -237,7 +237,7 @@ int cutcp_potential(struct cutcp_job *job)
     int rc = files_promise(job, &shape);
     if (rc != 0)
         return rc;
-    s.nodes = shape.size[0] * shape.size[1] * shape.size[2]; /* counted by files_promise() */
+    s.nodes = shape.size[0] * shape.size[1] * shape.size[2]; /* files_promise() has checked the product */
     rc = memory_promise(&s, &shape, mean);
     if (rc == 0)
         rc = cutcp_law_make(&s.potential, (enum cutcp_form)values->value[CUTCP_FORM].integer, s.cutoff);

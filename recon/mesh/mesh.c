@@ -68,7 +68,8 @@ static size_t pieces_count(const struct mesh *mesh, uint32_t *parent)
         for (int i = 1; i < 3; i++) {
             const uint32_t a = root_of(parent, mesh->corner[t][0]), b = root_of(parent, mesh->corner[t][i]);
             pieces -= a != b;
-            /* The lower number is the root: the paths stay short along the order of extraction. */
+            /* The lower number becomes the root: this keeps paths short, because vertices are numbered in the order of
+             * extraction. */
             parent[a > b ? a : b] = a > b ? b : a;
         }
     return pieces;
@@ -94,7 +95,7 @@ static bool closed(const struct mesh *mesh, int64_t *balance)
 
 int mesh_measure(struct mesh_measure *out, const struct mesh *mesh)
 {
-    /* Room for what is larger, the balance. */
+    /* Memory for the larger of the two, the balance. */
     int64_t *room = malloc((mesh->vertices + 1) * sizeof *room);
     double area = 0, volume = 0;
     if (!room)

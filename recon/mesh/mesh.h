@@ -1,5 +1,5 @@
-/* mesh.h: triangle meshes: isosurfaces of fields on a grid, what they measure, and the files they are served as. Host
- * memory. A mesh belongs to one thread at a time. */
+/* mesh.h: triangle meshes: isosurfaces of fields on a grid, their area and volume, and their file formats. Host memory.
+ * A mesh belongs to one thread at a time. */
 #ifndef MRIRECON_MESH_H
 #define MRIRECON_MESH_H
 
@@ -8,13 +8,13 @@
 
 /* One record of a PLY file, in native byte order. */
 struct mesh_vertex {
-    float at[3], normal[3]; /* normal: of length 1, to where the field is lower */
+    float at[3], normal[3]; /* normal: of length 1, pointing to lower values of the field */
 };
 
 struct mesh {
     size_t vertices, triangles;
     struct mesh_vertex *vertex; /* [vertices] */
-    uint32_t (*corner)[3];      /* [triangles]: vertices, anticlockwise as seen from where the field is lower */
+    uint32_t (*corner)[3];      /* [triangles]: vertices, anticlockwise seen from the side of lower values */
 };
 
 void mesh_free(struct mesh *mesh); /* NULL is allowed */
@@ -27,12 +27,12 @@ struct mesh_field {
     const float *value;
 };
 
-/* How an extraction runs, and how it is stopped. */
+/* Limits and progress of an extraction. */
 struct mesh_watch {
     int threads;
-    uint64_t most_bytes; /* of memory that the mesh may take; 0: any */
-    /* Called from the calling thread every few tens of milliseconds, with what is done, 0..1; non-zero: stop. May be
-     * NULL. */
+    uint64_t most_bytes; /* memory limit of the mesh; 0: none */
+    /* Called in the calling thread every few tens of milliseconds with the completed fraction, 0..1; non-zero: stop.
+     * May be NULL. */
     int (*progress)(void *context, double done);
     void *context;
 };
@@ -51,31 +51,31 @@ int mesh_surface(struct mesh **out, const struct mesh_field *field, double isova
 
 struct mesh_measure {
     double area;
-    double volume; /* inside; of a mesh that is closed */
-    bool closed;   /* no edge belongs to one triangle only */
-    int64_t euler; /* V - E + F: 2 for each sphere, 0 for each torus; of a mesh that is closed */
-    size_t pieces; /* that share no vertex */
+    double volume; /* enclosed; of a closed mesh */
+    bool closed;   /* every edge belongs to two triangles */
+    int64_t euler; /* V - E + F: 2 for each sphere, 0 for each torus; of a closed mesh */
+    size_t pieces; /* connected components */
 };
 
-/* Of a mesh of mesh_surface(). Fails with ERR_NO_MEMORY. */
+/* Measure a mesh made by mesh_surface(). Fails with ERR_NO_MEMORY. */
 int mesh_measure(struct mesh_measure *out, const struct mesh *mesh);
 
 /* ---- files ---- */
 
-/* The forms a mesh is served in; names and media types are in mesh_formats.c, which links nothing. PLY: binary, with
+/* The file formats of meshes; names and media types are in mesh_formats.c, which has no dependencies. PLY: binary, with
  * normals; the native one. OBJ: text, with normals. STL: binary, a normal for each triangle. PNG: a picture. */
 enum mesh_format { MESH_PLY, MESH_OBJ, MESH_STL, MESH_PNG, MESH_FORMATS };
-extern const struct result_form mesh_form; /* of results that are meshes */
+extern const struct result_form mesh_form; /* the form of results that are meshes */
 
-/* The most bytes that a mesh of this size takes as `format`; false: too many to be counted. */
+/* An upper bound of the file size of such a mesh in `format`; false: it overflows. */
 bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, size_t *bytes);
 
 /* Write `mesh` to `fd` (a file opened for writing, at 0) as `format`. Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL.
  */
 int mesh_write(const struct mesh *mesh, enum mesh_format format, int fd);
 
-/* Read back what mesh_write(MESH_PLY) wrote, or what somebody else put there: indices and numbers are checked. Fails
- * with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
+/* Read a file of mesh_write(MESH_PLY). The file is not trusted: indices and numbers are checked. Fails with ERR_IO,
+ * ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
 int mesh_read_ply(struct mesh **out, int fd);
 
 /* As job_result.write() and .free(), of a struct mesh; as codec_converter.convert(). */

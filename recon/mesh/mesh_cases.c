@@ -1,4 +1,4 @@
-/* mesh_cases.c: the 256 cases of marching cubes, made from one rule instead of written out.
+/* mesh_cases.c: the 256 cases of marching cubes, generated from one rule.
  *
  * Around each face of a cell, seen from outside and anticlockwise, each run of inside corners is cut off by a segment
  * from the edge by which the walk enters the run to the edge by which it leaves. A face's segments follow from its four
@@ -28,7 +28,7 @@ static int edge_between(int a, int b)
     return axis == 4 ? low : axis == 1 ? 4 + low / 2 : 8 + (low & 1) + (low >> 2) * 2;
 }
 
-/* Whether both edges are of one face. */
+/* Whether both edges belong to one face. */
 static bool share_face(int a, int b)
 {
     for (int f = 0; f < FACES; f++) {
@@ -43,7 +43,7 @@ static bool share_face(int a, int b)
     return false;
 }
 
-/* next[edge]: where the polygon through an edge goes on. */
+/* next[edge]: the edge that follows in the polygon. */
 static void segments_find(int inside, uint8_t next[CELL_EDGES])
 {
     memset(next, NO_EDGE, CELL_EDGES);

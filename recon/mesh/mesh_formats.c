@@ -1,4 +1,4 @@
-/* The names of the mesh formats, apart from their writers: the daemon serves meshes and links none of these. */
+/* The names of the mesh formats, separate from their writers, which the daemon does not link. */
 #include "recon/mesh/mesh.h"
 
 static const struct file_format formats[] = {

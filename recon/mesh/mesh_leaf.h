@@ -1,4 +1,4 @@
-/* mesh_leaf.h: what the files of recon/mesh/ share. Only they include this. */
+/* mesh_leaf.h: declarations shared by the files of recon/mesh/, and included only there. */
 #ifndef MRIRECON_MESH_LEAF_H
 #define MRIRECON_MESH_LEAF_H
 
@@ -19,12 +19,12 @@ void mesh_cases_make(struct mesh_case cases[CELL_CASES]);
 
 /* ---- memory ---- */
 
-/* A mesh whose arrays are not set yet. Fails with ERR_NO_MEMORY. */
+/* Allocate a mesh with uninitialised arrays. Fails with ERR_NO_MEMORY. */
 int mesh_create(struct mesh **out, size_t vertices, size_t triangles);
 
 /* ---- files ---- */
 
-/* Bytes on their way to a file. A failure is kept: what follows is not written. */
+/* A write buffer. After a failure, further writes are ignored. */
 struct mesh_sink {
     int fd, rc;
     size_t used;
@@ -33,15 +33,16 @@ struct mesh_sink {
 void mesh_put(struct mesh_sink *sink, const void *bytes, size_t count);
 /* At most 1023 bytes at a time. */
 void mesh_print(struct mesh_sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Write what is left; returns 0 or the failure: ERR_SPOOL_FULL where no space is left, else ERR_IO. */
+/* Flush the buffer; returns 0 or the first failure: ERR_SPOOL_FULL if the disk is full, else ERR_IO. */
 int mesh_sink_end(struct mesh_sink *sink);
 
-/* The triangle's normal, twice its area long. */
+/* The triangle's normal; its length is twice the area. */
 void mesh_cross(const struct mesh *mesh, size_t triangle, double normal[3]);
 
-enum { MESH_PICTURE = 1024 }; /* pixels of its longer side, at most */
+enum { MESH_PICTURE = 1024 }; /* maximum of the longer side, pixels */
 
-/* The mesh as seen from in front and above, orthographic, filling a picture in colour. Fails with ERR_NO_MEMORY. */
+/* Draw the mesh in colour, in orthographic projection from the front and above, scaled to fill the picture. Fails with
+ * ERR_NO_MEMORY. */
 int mesh_render(struct picture *out, const struct mesh *mesh);
 
 int mesh_write_ply(const struct mesh *mesh, int fd);

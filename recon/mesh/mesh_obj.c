@@ -1,4 +1,4 @@
-/* Wavefront OBJ: text, vertices numbered from 1. Nine digits bring back the same float32. */
+/* Wavefront OBJ: text, vertices numbered from 1. Nine digits preserve every float32. */
 #include "recon/mesh/mesh_leaf.h"
 
 int mesh_write_obj(const struct mesh *mesh, int fd)

@@ -1,5 +1,5 @@
-/* PLY, the Stanford triangle format: a header of text, then binary vertices and faces, little-endian as the machines
- * that this runs on are. The reader takes what the writer writes, and nothing else. */
+/* PLY, the Stanford triangle format: a header of text, then binary vertices and faces, little-endian, as this machine.
+ * The reader accepts only files of this writer. */
 #include "recon/mesh/mesh_leaf.h"
 
 #include "gridding/base/err.h"
@@ -34,7 +34,7 @@ int mesh_write_ply(const struct mesh *mesh, int fd)
     return mesh_sink_end(&sink);
 }
 
-/* ---- back ---- */
+/* ---- reading ---- */
 
 static int damaged(const char *what)
 {
@@ -59,7 +59,7 @@ static int read_all(int fd, off_t at, void *to, size_t bytes)
     return 0;
 }
 
-/* The sizes that a header tells; its length, or 0 where it is not ours. */
+/* Parse the sizes in a header. Returns its length; 0: not written by this program. */
 static size_t head_parse(const char *text, size_t *vertices, size_t *triangles)
 {
     char same[HEAD_MOST];
@@ -96,7 +96,7 @@ static int faces_read(struct mesh *mesh, int fd, off_t at)
             memcpy(corner, faces + i * FACE_BYTES + 1, 3 * sizeof *corner);
             if (faces[i * FACE_BYTES] != 3 || corner[0] >= mesh->vertices || corner[1] >= mesh->vertices ||
                 corner[2] >= mesh->vertices)
-                return damaged("a face is no triangle of its vertices");
+                return damaged("a face refers to a vertex that does not exist");
         }
     }
     return 0;
@@ -107,13 +107,13 @@ int mesh_read_ply(struct mesh **out, int fd)
     char text[HEAD_MOST + 1] = "";
     size_t vertices, triangles;
     struct mesh *mesh = NULL;
-    /* Not by fstat, which the codec's sandbox refuses. */
+    /* lseek: the codec's sandbox does not allow fstat. */
     const off_t bytes = lseek(fd, 0, SEEK_END);
     const ssize_t got = pread(fd, text, HEAD_MOST, 0);
     if (bytes < 0 || got < 0)
         return err_set(ERR_IO, "The mesh cannot be read (%s).", strerror(errno));
     const size_t head = head_parse(text, &vertices, &triangles);
-    /* Counts of ten digits at most: nothing overflows. */
+    /* Counts have at most ten digits, so this cannot overflow. */
     if (!head || head + vertices * sizeof *mesh->vertex + triangles * FACE_BYTES != (size_t)bytes)
         return damaged("its header does not describe the file");
     int rc = mesh_create(&mesh, vertices, triangles);

@@ -17,15 +17,15 @@ static const double axes[3][3] = {
     {0.519836790, -0.742403877, 0.422618262},
 };
 static const double key_light[3] = {-0.4, 0.6, 0.69282032}, fill_light[3] = {0.7, -0.1, 0.70710678};
-/* Of the outside, and of the inside, which an open surface shows. */
+/* Colours of the outside and, visible in open surfaces, of the inside. */
 static const double colour[2][3] = {{0.42, 0.62, 0.82}, {0.88, 0.60, 0.38}};
 
 struct view {
     const struct mesh *mesh;
-    double low[3], high[3]; /* of the mesh, along the axes of the view */
-    double scale;           /* fine pixels for a unit */
+    double low[3], high[3]; /* bounds of the mesh along the axes of the view */
+    double scale;           /* fine pixels per unit of length */
     size_t width, height;   /* fine pixels */
-    float *depth;           /* [height][width]; -INFINITY: nothing is there */
+    float *depth;           /* [height][width]; -INFINITY: empty */
     uint8_t *rgb;           /* [height][width][3] */
 };
 
@@ -66,7 +66,7 @@ static double dot(const double a[3], const double b[3])
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
-/* `normal`: in the view; `inside`: of what is seen from there; `near`: 0 at the far end, 1 at the near one. */
+/* `normal`: in the view's axes; `inside`: the inner side is seen; `near`: 0 at the far end, 1 at the near end. */
 static void shade(const double normal[3], bool inside, double near, uint8_t rgb[3])
 {
     const double length = sqrt(dot(normal, normal)), sign = inside ? -1 : 1, by = length > 0 ? sign / length : 0;
@@ -90,7 +90,7 @@ static double edge(const double a[3], const double b[3], double x, double y)
     return (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0]);
 }
 
-/* Fine pixels whose centres lie between `from` and `to`, within 0 to most. */
+/* The range of fine pixels with centres between `from` and `to`, clipped to 0 .. most. */
 static size_t pixel_first(double from, size_t most)
 {
     const double first = ceil(from - 0.5);
@@ -110,7 +110,7 @@ static void triangle_draw(struct view *v, size_t number)
         at[i][1] = (double)v->height - at[i][1];
     }
     const double twice = edge(at[0], at[1], at[2][0], at[2][1]), range = v->high[2] - v->low[2];
-    /* Of no pixel, and a divisor below. */
+    /* It covers no pixel, and the area is a divisor below. */
     if (!(fabs(twice) > 1e-9))
         return;
     const size_t x0 = pixel_first(fmin(fmin(at[0][0], at[1][0]), at[2][0]), v->width),
@@ -137,7 +137,7 @@ static void triangle_draw(struct view *v, size_t number)
         }
 }
 
-/* Whether the surface in front ends at this pixel: a neighbour is much deeper, or nothing. */
+/* Whether this pixel is on an outline: a neighbour is much deeper, or empty. */
 static bool at_outline(const struct view *v, size_t x, size_t y)
 {
     const double jump = 0.03 * (v->high[2] - v->low[2]);
@@ -147,7 +147,7 @@ static bool at_outline(const struct view *v, size_t x, size_t y)
             (double)(here[0] - here[-(ptrdiff_t)v->width]) > jump || (double)(here[0] - here[v->width]) > jump);
 }
 
-/* The mean of the fine pixels, white where nothing is. Margins leave every pixel that is drawn its neighbours. */
+/* The mean of the fine pixels, white where empty. Because of the margins, every drawn pixel has neighbours. */
 static void picture_fill(struct picture *picture, const struct view *v)
 {
     for (size_t y = 0; y < picture->height; y++)

@@ -1,5 +1,5 @@
 /* Binary STL: 80 bytes of text (not beginning with "solid", which would be taken for the text form), the number of
- * triangles, and for each its normal, its three corners and two bytes of nothing. */
+ * triangles, and for each its normal, its three corners and two unused bytes. */
 #include "recon/mesh/mesh_leaf.h"
 
 #include <math.h>

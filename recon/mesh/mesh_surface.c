@@ -1,6 +1,6 @@
-/* mesh_surface.c: marching cubes, row by row of the lattice. A first pass counts what each row gives: the crossings on
- * the edges that begin at its nodes, along x, y and z, and the triangles of its cells. With the sums of these, every
- * row knows the places of what it gives, and every crossing its number; a second pass fills them in. No two threads
+/* mesh_surface.c: marching cubes, row by row of the lattice. A first pass counts, for each row, the crossings on the
+ * edges that begin at its nodes (along x, y and z) and the triangles of its cells. Prefix sums of these counts give
+ * each row its place in the output, and each crossing its vertex number; a second pass writes them. No two threads
  * write the same place. */
 #include "recon/mesh/mesh_leaf.h"
 
@@ -13,8 +13,8 @@
 
 enum { BATCH_NODES = 1 << 21 }; /* between two calls of progress() */
 
-/* What the rows before a row give, and the crossings of its own along x and y (those along z follow). Vertices are in
- * the order of rows, and of each row along x, y, z. */
+/* Prefix sums at a row, and the numbers of its crossings along x and y (those along z follow). Vertices are ordered by
+ * rows, and within a row along x, y, z. */
 struct row {
     uint64_t vertex, triangle;
     uint32_t along[2];
@@ -28,7 +28,7 @@ struct extraction {
     uint8_t *columns; /* [threads][nodes[0]] */
     struct mesh_case cases[CELL_CASES];
     struct mesh *mesh;
-    double done, share; /* what progress() was told, and what the pass adds */
+    double done, share; /* last value passed to progress(), and the share of this pass */
 };
 
 static const float *row_of(const struct mesh_field *field, size_t y, size_t z)
@@ -36,9 +36,9 @@ static const float *row_of(const struct mesh_field *field, size_t y, size_t z)
     return field->value + (z * field->nodes[1] + y) * field->nodes[0];
 }
 
-/* Whether the nodes of rows (y, z), (y + 1, z), (y, z + 1), (y + 1, z + 1) are inside, as bits 0 to 3 of column[x].
- * Beyond the lattice a row stands for itself: nothing crosses. Returns whether anything does cross between or along
- * these rows. */
+/* Whether the nodes of rows (y, z), (y + 1, z), (y, z + 1), (y + 1, z + 1) are inside, as bits 0 to 3 of column[x]. At
+ * the lattice's border a missing row is replaced by its neighbour, so that there are no crossings. Returns whether
+ * there is any crossing between or along these rows. */
 static bool columns_find(const struct extraction *e, size_t y, size_t z, uint8_t *column)
 {
     const size_t *nodes = e->field->nodes, y1 = y + 1 < nodes[1] ? y + 1 : y, z1 = z + 1 < nodes[2] ? z + 1 : z;
@@ -98,12 +98,11 @@ static int not_finite(const struct extraction *e, size_t number)
     size_t x = 0;
     while (isfinite(value[x]))
         x++;
-    return err_set(ERR_BAD_PARAMETER,
-                   "The field is %g at node (%zu, %zu, %zu): a surface can be found between finite values only.",
+    return err_set(ERR_BAD_PARAMETER, "The field is %g at node (%zu, %zu, %zu); a surface needs finite values.",
                    (double)value[x], x, number % e->field->nodes[1], number / e->field->nodes[1]);
 }
 
-/* Counts become the sums of what is before. */
+/* Replace counts by exclusive prefix sums. */
 static void rows_sum(struct extraction *e, size_t rows)
 {
     uint64_t vertices = 0, triangles = 0;
@@ -118,7 +117,7 @@ static void rows_sum(struct extraction *e, size_t rows)
 
 /* ---- second pass ---- */
 
-/* How the field changes at a node: central differences, one-sided at the border. */
+/* The gradient at a node: central differences, one-sided at the border. */
 static void gradient(const struct mesh_field *field, const size_t at[3], double out[3])
 {
     size_t step = 1;
@@ -157,7 +156,7 @@ static struct mesh_vertex vertex_make(const struct extraction *e, const size_t n
     return vertex;
 }
 
-/* Where the next crossing of a row along each axis goes. */
+/* Vertex numbers of a row's next crossing along each axis. */
 struct cursor {
     uint64_t next[3];
 };
@@ -237,7 +236,7 @@ static int pass(struct extraction *e, size_t rows, int (*visit)(const struct ext
     for (size_t from = 0; from < rows; from += batch) {
         const size_t to = from + batch < rows ? from + batch : rows;
         if (watch->progress && watch->progress(watch->context, e->done + e->share * (double)from / (double)rows) != 0)
-            return err_set(ERR_CANCELED, "The job was canceled while its surface was extracted.");
+            return err_set(ERR_CANCELED, "The job was canceled while the surface was extracted.");
 #pragma omp parallel for schedule(dynamic, 16) num_threads(watch->threads) reduction(min : first_bad)
         for (size_t i = from; i < to; i++)
             if (visit(e, i, e->columns + (size_t)omp_get_thread_num() * e->field->nodes[0]) != 0)
@@ -253,8 +252,8 @@ static int mesh_allocate(struct extraction *e, const struct row *all)
     const uint64_t bytes = all->vertex * sizeof *e->mesh->vertex + all->triangle * sizeof *e->mesh->corner;
     if (all->vertex > INT32_MAX || all->triangle > INT32_MAX)
         return err_set(ERR_LIMIT,
-                       "The surface has %llu vertices and %llu triangles; a mesh holds %d of each. Ask for a larger "
-                       "spacing, or for another isovalue.",
+                       "The surface has %llu vertices and %llu triangles; the limit is %d of each. Choose a larger "
+                       "spacing or another isovalue.",
                        (unsigned long long)all->vertex, (unsigned long long)all->triangle, INT32_MAX);
     if (e->watch->most_bytes && bytes > e->watch->most_bytes)
         return err_no_memory_bytes(bytes, "a surface of %llu triangles, which takes %.1f MB where %.1f MB are free",
@@ -284,8 +283,8 @@ int mesh_surface(struct mesh **out, const struct mesh_field *field, double isova
     struct extraction e = {.field = field, .watch = watch, .isovalue = (float)isovalue};
     const size_t rows = field->nodes[1] * field->nodes[2];
     if (!isfinite(e.isovalue))
-        return err_set(ERR_BAD_PARAMETER, "An isovalue of %g: it must be finite.", isovalue);
-    /* Without cells there are no triangles, and vertices would belong to none. */
+        return err_set(ERR_BAD_PARAMETER, "The isovalue is %g; it must be finite.", isovalue);
+    /* Without cells there are no triangles to which vertices could belong. */
     if (field->nodes[0] < 2 || field->nodes[1] < 2 || field->nodes[2] < 2)
         return mesh_create(out, 0, 0);
     e.rows = calloc(rows + 1, sizeof *e.rows);

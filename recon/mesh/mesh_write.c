@@ -2,8 +2,8 @@
 
 bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, size_t *bytes)
 {
-    /* OBJ: numbers of 16 characters ("-1.23456789e-38"), normals of 10, indices of 10, with what stands between. PNG: a
-     * pixel takes 3 bytes, and what cannot be packed a hundredth more. */
+    /* OBJ: numbers of 16 characters ("-1.23456789e-38"), normals of 10, indices of 10, and separators. PNG: 3 bytes per
+     * pixel; incompressible data grow by at most a hundredth. */
     static const struct {
         size_t vertex, triangle, file;
     } size[MESH_FORMATS] = {

@@ -1,4 +1,5 @@
-/* nbody.h: kind "nbody": bodies under their own gravity: forces once, or a motion of many steps. What its files share.
+/* nbody.h: kind "nbody": bodies under their own gravity, either forces once or a motion of many steps. Declarations
+ * shared by the files of recon/nbody/.
  */
 #ifndef MRIRECON_NBODY_H
 #define MRIRECON_NBODY_H
@@ -44,37 +45,37 @@ enum nbody_result { NBODY_PARTICLES, NBODY_SERIES, NBODY_PICTURE, NBODY_RESULTS 
 enum bodies_format { BODIES_H5, BODIES_NPY };
 enum series_format { SERIES_NPY, SERIES_CSV };
 
-/* Whether it differs from its default: a job's row holds all parameters. */
+/* Whether the parameter differs from its default (a job's row holds all parameters). */
 bool nbody_given(const struct param_values *values, enum nbody_param param);
 
-/* GADGET's types of bodies: those of a file follow each other in this order. */
+/* GADGET's body types; the bodies of a file are ordered by type. */
 enum { NBODY_TYPES = 6, NBODY_TYPE_OTHER = 1 };
 
-/* A row of the series, as the file has it. */
+/* A row of the series, in the layout of the file. */
 enum { SERIES_COLUMNS = 11 };
 struct nbody_record {
     double step, time, kinetic, potential, energy, momentum[3], angular[3];
 };
 extern const char *const nbody_record_names[SERIES_COLUMNS];
 
-/* What results are made of, shared by them. */
+/* The data of all results, which share it. */
 struct nbody_outcome {
     int users;
     bool periodic;
-    double box, time;          /* box: side; of open space 0 */
-    size_t types[NBODY_TYPES]; /* bodies of each */
+    double box, time;          /* box: side length; 0 in open space */
+    size_t types[NBODY_TYPES]; /* number of bodies of each type */
     struct nbody_bodies bodies;
     uint64_t *id;
     struct nbody_record *records;
     size_t record_count, record_room;
-    int picture; /* pixels across */
+    int picture; /* side length of the picture, pixels */
 };
 
 int nbody_outcome_create(struct nbody_outcome **out, size_t count, size_t records);
-/* One user less; the last one frees it. */
+/* Release a reference; the last one frees it. */
 void nbody_outcome_free(void *outcome);
 
-/* The most bytes that files of this outcome take, as struct result_file has them. */
+/* An upper bound of the size of a result file, for kind_job_promise(). */
 uint64_t nbody_file_most(const struct nbody_outcome *outcome, struct result_file file);
 
 /* As job_result.write(). */
@@ -88,13 +89,14 @@ static inline int nbody_put(int fd, const void *bytes, size_t count)
     return result_put(fd, bytes, count, "The result");
 }
 
-/* A table of doubles as .npy: format 1.0, [rows][columns]; then the rows follow. Fails with ERR_IO, ERR_SPOOL_FULL. */
+/* Write the head of a table of doubles as .npy: format 1.0, [rows][columns]; the rows follow. Fails with ERR_IO,
+ * ERR_SPOOL_FULL. */
 int nbody_npy_head(int fd, size_t rows, size_t columns);
-/* Rows as CSV, with a first line of names. */
+/* Write rows as CSV, with a header line. */
 int nbody_csv_write(int fd, const struct nbody_record *records, size_t count);
 
-/* The bodies of a file as HDF5 in the layout of GADGET, and back, as much as a table of them needs: [rows][columns],
- * the caller's. Fail with ERR_IO, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_MALFORMED_FILE. */
+/* Write the bodies as HDF5 in the layout of GADGET, and read back the columns of the table of bodies: [rows][columns],
+ * owned by the caller. Fail with ERR_IO, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_MALFORMED_FILE. */
 enum { BODIES_COLUMNS = 11 }; /* x y z vx vy vz mass ax ay az potential */
 int nbody_h5_write(const struct nbody_outcome *outcome, int fd);
 int nbody_h5_read(int fd, double **table, size_t *rows);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the window: cells between the open mesh's edge and the box. SMOOTH: beyond so many r_s the mesh's kernel is 1 / r.
+/* MARGIN: cells between the open mesh's edge and the box, for the window. SMOOTH: beyond this many r_s the mesh's
+ * kernel is 1 / r.
  */
 enum { MARGIN = NBODY_WINDOW / 2 + 1, SMOOTH = 8, FIELDS = 4 };
 
@@ -18,7 +19,7 @@ enum { MARGIN = NBODY_WINDOW / 2 + 1, SMOOTH = 8, FIELDS = 4 };
 #define ROOT_PI  1.7724538509055160273
 #define DIAGONAL 1.7320508075688772935
 
-/* Sums [FIELDS][count] of the device, and the host's view of them, which a CPU does not need. */
+/* Sums [FIELDS][count] in device memory, and their copy on the host, which a CPU does not need. */
 struct sums {
     float *device, *host;
 };
@@ -28,21 +29,21 @@ struct nbody_gravity {
     struct nbody_setup setup;
     size_t count;
     double heaviest, total;  /* total: of masses over the heaviest */
-    struct nbody_mesh *mesh; /* NULL: pairs alone */
-    int mesh_cells;          /* of the mesh: more than the box's in open space */
+    struct nbody_mesh *mesh; /* NULL: only pairs */
+    int mesh_cells;          /* cells of the mesh; in open space more than those of the box */
     float *mass, *at;        /* at[count][3]; in units of the frame, as what follows */
     float *masses;           /* of the device */
-    struct sums near, far;   /* over pairs; far: the mesh's fields */
+    struct sums near, far;   /* sums over pairs; far: fields of the mesh */
 };
 
-/* Where the box lies: what is computed is in units of its side, and of the heaviest mass. */
+/* Position and size of the box; computations are in units of its side and of the heaviest mass. */
 struct frame {
     double origin[3], side;
 };
 
 /* ---- laws ---- */
 
-/* Of a split: 1 / 2 r_s, and the reach. */
+/* Parameters of a split: 1 / (2 r_s), and the reach. */
 struct split {
     double a, reach;
 };
@@ -97,7 +98,7 @@ static int pair_law(const struct nbody_gravity *gravity, const struct frame *fra
 
 /* ---- the object ---- */
 
-/* Cells of the mesh around open space, so that no image of a cut kernel reaches the box. */
+/* Cells of the mesh for open space: large enough that no periodic image of the truncated kernel reaches the box. */
 static double open_reach(const struct nbody_setup *setup)
 {
     return DIAGONAL * setup->mesh + SMOOTH * setup->split;
@@ -127,7 +128,7 @@ static void sums_free(struct dev *dev, struct sums *sums)
     free(sums->host);
 }
 
-/* Where the host finds them. */
+/* Copy the sums to the host, if they are on a GPU. */
 static int sums_fetch(struct dev *dev, size_t count, const struct sums *sums, const float **found)
 {
     *found = sums->host ? sums->host : sums->device;
@@ -190,8 +191,8 @@ void nbody_gravity_free(struct nbody_gravity *gravity)
 
 /* ---- an evaluation ---- */
 
-/* The cube around bodies of open space. Its side and place move in steps, so that r_s stays while the bodies move a
- * little. */
+/* The cube around the bodies in open space. Its side and position change in steps, so that r_s stays the same while the
+ * bodies move a little. */
 static struct frame frame_around(size_t count, const double (*at)[3])
 {
     struct frame frame = {.side = 1};
@@ -252,7 +253,7 @@ static int stopped(const struct nbody_poll *poll)
                : 0;
 }
 
-/* A listener of sums: asks the poll that it is given. */
+/* A listener of sums: calls the poll function of the evaluation. */
 static int hear(void *context, size_t done, size_t most)
 {
     (void)done;
@@ -293,7 +294,8 @@ static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *ne
     return rc;
 }
 
-/* The potential of a body by the mesh less its own; of all by the background that makes the mean 0. */
+/* Correct the mesh's potential: subtract each body's own contribution, and add that of the background that makes the
+ * mean 0. */
 static double mesh_correction(const struct nbody_gravity *gravity, double mass)
 {
     const double split = gravity->setup.split / gravity->setup.mesh;
@@ -329,8 +331,8 @@ static int collect(const struct nbody_gravity *gravity, const struct frame *fram
         }
         if (!isfinite(sum))
             return err_set(ERR_BAD_PARAMETER,
-                           "The force on body %zu is no number: another lies so near that single precision cannot "
-                           "hold it. Give parameter softening a larger value.",
+                           "The force on body %zu overflows single precision, because another body is too close. Use a "
+                           "larger softening.",
                            i);
     }
     return 0;

@@ -1,6 +1,6 @@
-/* Bodies as HDF5 in the layout of GADGET snapshots (V. Springel, MNRAS 364, 1105, 2005), so that programs for these
- * read them, this one, too: /Header with its attributes, /PartTypeN with Coordinates, Velocities, Masses, ParticleIDs,
- * and Acceleration and Potential, as GADGET names them. */
+/* Bodies as HDF5 in the layout of GADGET snapshots (V. Springel, MNRAS 364, 1105, 2005), so that programs for GADGET
+ * files, including this one, read them: /Header with its attributes, /PartTypeN with Coordinates, Velocities, Masses,
+ * ParticleIDs, and Acceleration and Potential, as GADGET names them. */
 #include "recon/nbody/nbody.h"
 
 #include "gridding/base/err.h"
@@ -127,10 +127,10 @@ int nbody_h5_write(const struct nbody_outcome *o, int fd)
 
 static int malformed(const char *what)
 {
-    return err_set(ERR_MALFORMED_FILE, "The file holds no bodies of mrirecond: %s.", what);
+    return err_set(ERR_MALFORMED_FILE, "The file was not written by kind nbody: %s.", what);
 }
 
-/* Rows of a dataset; -1: it is not there, or of another shape. */
+/* Number of rows of a dataset; -1: it is missing or has another shape. */
 static hssize_t rows_of(hid_t group, const char *name, int columns)
 {
     hid_t data = H5Dopen2(group, name, H5P_DEFAULT), space = data < 0 ? -1 : H5Dget_space(data);
@@ -146,7 +146,7 @@ static hssize_t rows_of(hid_t group, const char *name, int columns)
     return rows;
 }
 
-/* What a row of the table is made of, in this order. */
+/* The columns of the table, in this order. */
 static const struct {
     const char *name;
     int columns;

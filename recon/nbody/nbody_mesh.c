@@ -17,9 +17,9 @@ struct nbody_mesh {
     double split, reach;
     double *damping;           /* [cells]: of an axis, exp(-k^2 r_s^2) over the window's transform squared */
     double *k;                 /* [cells]: radians a cell; of derivatives 0 at the highest */
-    float *grid;               /* [4][z][y][x] of the device; the first holds masses, too */
-    float *plain;              /* [2][z][y][x] of the host, on the way; NULL: the grid's memory is the host's */
-    struct c32 *work[2];       /* [z][y][x] of the host, as what follows */
+    float *grid;               /* [4][z][y][x] in device memory; the first also holds the masses */
+    float *plain;              /* [2][z][y][x] in host memory, for transfers; NULL: the grid is in host memory */
+    struct c32 *work[2];       /* [z][y][x] in host memory, as are the next members */
     struct fft_cpu *fft[2][2]; /* [-1 or +1][a line, a slab] */
     struct c32 *slab;          /* [threads][cells][cells] */
 };
@@ -141,7 +141,7 @@ int nbody_mesh_window(struct range_law *law, double cell)
 
 /* ---- the transform ---- */
 
-/* What a pass over the mesh is stopped by: asked by the thread that called it, plane by plane; the others look. */
+/* Cancelation of a pass over the mesh: the calling thread polls once per plane; the other threads read the flag. */
 struct pass {
     int (*stop)(void *context);
     void *context;
@@ -197,8 +197,8 @@ static double green(const struct nbody_mesh *mesh, double k2, double damping)
     return k2 > 0 ? -4 * KERNEL_PI / k2 * damping : 0;
 }
 
-/* masses: the transform of masses. To `pair[0]` that of acceleration x + i y, to `pair[1]` (= masses) that of
- * acceleration z + i potential. */
+/* masses: the transform of masses. Writes the transform of acceleration x + i y to `pair[0]`, and that of acceleration
+ * z + i potential to `pair[1]` (= masses). */
 static int fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, struct c32 *const pair[2],
                      struct pass *pass)
 {
@@ -221,7 +221,7 @@ static int fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, st
     return pass_rc(pass);
 }
 
-/* The masses of the grid, as complex values. */
+/* Copy the masses from the grid, as complex values. */
 static int take_masses(const struct nbody_mesh *mesh, struct c32 *to)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
@@ -233,7 +233,7 @@ static int take_masses(const struct nbody_mesh *mesh, struct c32 *to)
     return rc;
 }
 
-/* Real and imaginary parts to two of the grids, `first` and the next. */
+/* Copy real and imaginary parts to the grids `first` and `first` + 1. */
 static int give_fields(const struct nbody_mesh *mesh, const struct c32 *values, int first)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;

@@ -44,14 +44,14 @@ static int box_choose(struct nbody_plan *plan, const struct param_values *values
     if (boundary == NBODY_BOUNDARY_AUTO)
         kind_job_decide(job, "boundary", setup->periodic ? "periodic" : "open",
                         setup->periodic ? "The side of the box is known: %g."
-                                        : "No side of a box was told, by the file or by parameter box.",
+                                        : "Neither the file nor the parameter box gives the side of a box.",
                         side);
     return 0;
 }
 
 /* ---- the forces ---- */
 
-/* The mean distance between bodies, of open space in the cube that holds them. */
+/* The mean distance between bodies; in open space, within their bounding cube. */
 static double spacing_of(const struct nbody_setup *setup, const struct particles *p)
 {
     double side = setup->box;
@@ -80,8 +80,8 @@ static void method_choose(struct nbody_setup *setup, const struct param_values *
     setup->method = direct ? NBODY_DIRECT : NBODY_P3M;
     kind_job_decide(job, "forces", direct ? "direct" : "p3m",
                     setup->periodic ? "The box repeats."
-                    : direct        ? "Of %zu bodies in open space all pairs take less time than a mesh."
-                                    : "%zu bodies have too many pairs.",
+                    : direct        ? "For %zu bodies in open space, all pairs take less time than a mesh."
+                                    : "%zu bodies have too many pairs for direct summation.",
                     count);
 }
 
@@ -98,9 +98,9 @@ static void mesh_choose(struct nbody_setup *setup, const struct param_values *va
     if (setup->method == NBODY_DIRECT || setup->law == NBODY_CUT)
         return;
     if (!given)
-        decide_number(job, "mesh", setup->mesh, "About 1.6 cells for each body along an axis.");
+        decide_number(job, "mesh", setup->mesh, "About 1.6 cells per body along an axis.");
     else if (setup->mesh != (int)values->value[NBODY_MESH].integer)
-        decide_number(job, "mesh", setup->mesh, "An even number with no factor but 2, 3 and 5.");
+        decide_number(job, "mesh", setup->mesh, "Rounded up to an even number with no prime factor above 5.");
 }
 
 static void gravity_choose(struct nbody_setup *setup, const struct param_values *values, const struct particles *p,
@@ -116,7 +116,7 @@ static void gravity_choose(struct nbody_setup *setup, const struct param_values 
         setup->g = is_gadget(p) ? GADGET_G : 1;
         decide_number(job, "g", setup->g,
                       is_gadget(p) ? "GADGET's usual units are kpc, km/s and 1e10 solar masses."
-                                   : "The file does not tell its units.");
+                                   : "The file does not state its units.");
     }
     if (setup->eps < 0) {
         setup->eps = spacing_of(setup, p) / 30;
@@ -145,8 +145,8 @@ int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, 
     if (plan->checkpoint < 0)
         plan->checkpoint = 0;
     if (is_gadget(particles) && particles->header->attribute[PARTICLES_GADGET_REDSHIFT] > 0)
-        kind_job_warn(job, "The snapshot is of an expanding universe (its redshift is above 0): "
-                           "positions and velocities are taken as they stand, and nothing expands.");
+        kind_job_warn(job, "The snapshot is of an expanding universe (its redshift is above 0): positions and "
+                           "velocities are used as they are, without expansion.");
     return 0;
 }
 
@@ -165,16 +165,14 @@ static int masses_fill(const struct particles *p, const struct param_values *val
         mass[i] = p->mass ? p->mass[i] : given > 0 ? given : 1.0 / (double)p->count;
         total += mass[i];
         if (mass[i] < 0)
-            return err_set(ERR_MALFORMED_FILE, "The mass of body %zu is %g; it is expected to be 0 or more.", i + 1,
-                           mass[i]);
+            return err_set(ERR_MALFORMED_FILE, "The mass of body %zu is %g; it must be 0 or more.", i + 1, mass[i]);
     }
     if (!(total > 0 && total < INFINITY))
-        return err_set(ERR_MALFORMED_FILE, "The masses of all bodies add up to %g: there is no gravity between them.",
-                       total);
+        return err_set(ERR_MALFORMED_FILE, "The total mass of all bodies is %g, so there is no gravity.", total);
     if (!p->mass && given <= 0)
-        decide_number(job, "mass", 1.0 / (double)p->count, "The file tells no masses: all together weigh 1.");
+        decide_number(job, "mass", 1.0 / (double)p->count, "The file contains no masses: the total mass is set to 1.");
     else if (p->mass && nbody_given(values, NBODY_MASS))
-        kind_job_warn(job, "Parameter mass is not used: the file tells masses.");
+        kind_job_warn(job, "Parameter mass is not used: the file contains masses.");
     return 0;
 }
 
@@ -221,6 +219,6 @@ int nbody_plan_dt(struct nbody_plan *plan, const struct nbody_bodies *bodies, st
         return err_set(ERR_BAD_PARAMETER, "Parameter dt=auto follows from softening and acceleration, of which one is "
                                           "0. Give dt a number.");
     plan->dt = sqrt(0.05 * plan->setup.eps / largest);
-    decide_number(job, "dt", plan->dt, "sqrt(0.05 softening / a), a the largest acceleration at the start.");
+    decide_number(job, "dt", plan->dt, "sqrt(0.05 softening / a), where a is the largest initial acceleration.");
     return 0;
 }

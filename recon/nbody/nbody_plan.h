@@ -1,4 +1,4 @@
-/* nbody_plan.h: what a job's parameters and its file come to. */
+/* nbody_plan.h: resolves the parameters of a job for its file. */
 #ifndef MRIRECON_NBODY_PLAN_H
 #define MRIRECON_NBODY_PLAN_H
 
@@ -7,23 +7,24 @@
 
 struct nbody_plan {
     struct nbody_setup setup;
-    int64_t steps, record, checkpoint; /* checkpoint: 0: by the clock */
+    int64_t steps, record, checkpoint; /* checkpoint: 0: based on time */
     double dt, time;                   /* dt: 0: not yet known; time: at the start */
 };
 
-/* Decide what is left to the job; decisions and their reasons go to the report. Fails with ERR_BAD_PARAMETER,
+/* Resolve all parameters that are auto; decisions and their reasons go to the report. Fails with ERR_BAD_PARAMETER,
  * ERR_MALFORMED_FILE. */
 int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, const struct particles *particles,
                     struct kind_job *job);
 
-/* Rows that the series will have. */
+/* Number of rows of the series. */
 size_t nbody_plan_records(const struct nbody_plan *plan);
 
-/* The bodies of the file, in the outcome. Fails with ERR_MALFORMED_FILE: a mass below 0, or none above. */
+/* Copy the bodies of the file to the outcome. Fails with ERR_MALFORMED_FILE (a negative mass, or no positive one). */
 int nbody_plan_fill(const struct nbody_plan *plan, const struct particles *particles, const struct param_values *values,
                     struct nbody_outcome *outcome, struct kind_job *job);
 
-/* The time of a step, where it follows from the first accelerations. Fails with ERR_BAD_PARAMETER: it does not. */
+/* Derive the time step from the first accelerations, if dt is auto. Fails with ERR_BAD_PARAMETER (it cannot be
+ * derived). */
 int nbody_plan_dt(struct nbody_plan *plan, const struct nbody_bodies *bodies, struct kind_job *job);
 
 #endif

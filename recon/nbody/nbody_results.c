@@ -1,4 +1,4 @@
-/* What a job gives, and the files of it. */
+/* The results of a job, and their files. */
 #include "recon/nbody/nbody.h"
 
 #include "gridding/base/err.h"
@@ -51,7 +51,8 @@ void nbody_outcome_free(void *of)
 
 uint64_t nbody_file_most(const struct nbody_outcome *o, struct result_file file)
 {
-    /* HDF5: 12 numbers a body, and groups, attributes and heads of datasets. CSV: a number takes at most 24 letters. */
+    /* HDF5: 12 numbers per body, and groups, attributes and heads of datasets. CSV: at most 24 characters per number.
+     */
     enum { H5_HEADS = 64 << 10, NPY_HEAD = 128, NUMBER = 25, PNG_HEADS = 32 << 10 };
     const uint64_t bodies = o->bodies.count, records = o->record_room;
     const uint64_t pixels = (uint64_t)o->picture * (uint64_t)o->picture;
@@ -63,7 +64,7 @@ uint64_t nbody_file_most(const struct nbody_outcome *o, struct result_file file)
         return file.format == SERIES_NPY ? NPY_HEAD + records * sizeof(struct nbody_record)
                                          : (records + 1) * SERIES_COLUMNS * NUMBER;
     default:
-        return pixels * 3 + pixels / 64 + PNG_HEADS; /* deflate adds five bytes to 16 kB that it cannot shrink */
+        return pixels * 3 + pixels / 64 + PNG_HEADS; /* deflate adds five bytes per 16 kB of incompressible data */
     }
 }
 
@@ -95,8 +96,8 @@ int nbody_series_write(const void *of, int format, int fd)
 
 /* ---- the picture ---- */
 
-/* The square that is shown. Of open space the middle 99 % of the mass along each axis, so that few that fly away do not
- * leave the others a dot. */
+/* The square that is shown. In open space it contains the middle 99 % of the mass along each axis, so that a few
+ * escaping bodies do not shrink the others to a dot. */
 struct view {
     double low[2], side;
 };
@@ -132,7 +133,7 @@ static int view_of(const struct nbody_outcome *o, struct view *view)
     return 0;
 }
 
-/* Each mass goes to the four pixels around it, by their distance. */
+/* Each mass is distributed to the four nearest pixels, bilinearly. */
 static void draw(const struct nbody_outcome *o, const struct view *view, float *pixels)
 {
     const int n = o->picture;
@@ -152,15 +153,15 @@ static void draw(const struct nbody_outcome *o, const struct view *view, float *
                 cx = (cx + n) % n;
                 cy = (cy + n) % n;
             }
-            /* y upwards: the first row of a picture is at its top. */
+            /* The y axis points up; the first row of a picture is at its top. */
             if (cx >= 0 && cx < n && cy >= 0 && cy < n && mean > 0)
                 pixels[(size_t)(n - 1 - cy) * (size_t)n + (size_t)cx] += (float)(weight * o->bodies.mass[i] / mean);
         }
     }
 }
 
-/* Black, violet, orange, white by the logarithm of the mass in a pixel; white is what one pixel in a thousand of those
- * that hold anything exceeds. */
+/* Black, violet, orange, white by the logarithm of the mass in a pixel; white is the value that one in a thousand of
+ * the non-empty pixels exceeds. */
 static int colour(float *pixels, size_t count, uint8_t *rgb)
 {
     static const float stops[][3] = {{0, 0, 0}, {60, 15, 110}, {190, 50, 100}, {250, 150, 50}, {255, 255, 240}};

@@ -1,4 +1,4 @@
-/* The kind "nbody": from the file's bodies to forces, a motion, and results. */
+/* Runs one job of kind "nbody". */
 #include "recon/kind_job.h"
 #include "recon/nbody/nbody.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_SECONDS 30.0 /* between checkpoints that are not asked for by their number */
+#define KEPT_SECONDS 30.0 /* between checkpoints, if the parameter checkpoint is auto */
 
 /* ---- read ---- */
 
@@ -28,7 +28,8 @@ static int nbody_read(void **out, const struct job_request *request, const struc
     int rc = particles_decode(particles, request->decoder, request->input, nbody_kind.inputs, &wanted, &limits,
                               job_decode_canceled, (void *)(uintptr_t)listener);
     if (rc == 0 && particles->frames > 1)
-        rc = err_set(ERR_MALFORMED_FILE, "The file has %zu frames; a motion begins with one.", particles->frames);
+        rc = err_set(ERR_MALFORMED_FILE, "The file has %zu frames; one is expected, the initial state.",
+                     particles->frames);
     if (rc == 0) {
         *out = particles;
         return 0;
@@ -54,11 +55,11 @@ struct running {
     double stage_begun;
     double kept; /* clock_seconds() of the last checkpoint */
     bool kept_failed;
-    int64_t step; /* that are done */
+    int64_t step; /* completed steps */
     enum nbody_kind_step stage;
 };
 
-/* Of a job: tells where it is. */
+/* Report the progress of a job. */
 static int tell(void *context)
 {
     const struct running *r = context;
@@ -91,7 +92,7 @@ static void record(struct running *r)
     memcpy(row->angular, energy.angular, sizeof row->angular);
 }
 
-/* A checkpoint that cannot be written costs the job its insurance, not its end. */
+/* A checkpoint that cannot be written is a warning; the job continues. */
 static void keep(struct running *r)
 {
     if (!r->job.request->checkpoint || r->step == r->plan.steps)
@@ -102,7 +103,8 @@ static void keep(struct running *r)
         return;
     if (nbody_state_save(r->job.request->checkpoint, r->outcome, &r->plan, r->step) != 0 && !r->kept_failed) {
         r->kept_failed = true;
-        kind_job_warn(&r->job, "No checkpoint could be kept at step %lld: %s", (long long)r->step, err_last()->text);
+        kind_job_warn(&r->job, "The checkpoint at step %lld could not be saved: %s", (long long)r->step,
+                      err_last()->text);
     }
     r->kept = clock_seconds();
 }
@@ -161,7 +163,7 @@ static void conserve(struct running *r)
     kind_job_number(&r->job, "momentum_drift", weight > 0 ? momentum / weight : 0);
 }
 
-/* A result's files, for promises. */
+/* A result and its files, for kind_job_promise(). */
 struct promised {
     const struct nbody_outcome *outcome;
     int result;
@@ -179,7 +181,7 @@ static unsigned wanted(const struct running *r)
     return kind_results_wanted(&nbody_kind, r->job.request->values->value[NBODY_RESULTS_WANTED].text);
 }
 
-/* What the files will take at most, which has to be less than there is room for; and the checkpoint, too. */
+/* Check that the largest possible size of the files and of the checkpoint fits the available space. */
 static int promise(struct running *r)
 {
     const struct job_room *room = &r->job.request->room;
@@ -191,7 +193,7 @@ static int promise(struct running *r)
     for (int i = 0; i < NBODY_RESULTS && rc == 0; i++)
         if (wanted(r) >> i & 1)
             rc = kind_job_promise(&r->job, i, file_most, &(struct promised){r->outcome, i}, what,
-                                  "Ask for fewer results, or for more steps from one record to the next.");
+                                  "Request fewer results, or more steps between records.");
     const uint64_t all = r->job.most_bytes + kept;
     if (rc == 0 && room->free && all > room->free)
         rc = err_set_bytes(ERR_SPOOL_FULL, (int64_t)all, (int64_t)room->free,
@@ -200,10 +202,10 @@ static int promise(struct running *r)
     return rc;
 }
 
-/* What gravity will take, before it takes it. */
+/* Check the memory for gravity before it is allocated. */
 static int memory_promise(struct running *r)
 {
-    static const char advice[] = "Pass a smaller mesh, or fewer bodies.";
+    static const char advice[] = "Use a smaller mesh, or fewer bodies.";
     const struct nbody_bodies *b = &r->outcome->bodies;
     uint64_t device, host;
     char what[96];
@@ -232,7 +234,7 @@ static int compute(struct running *r)
     if (rc == 0 && resumed) {
         char value[32];
         snprintf(value, sizeof value, "step %lld", (long long)r->step);
-        kind_job_decide(&r->job, "begin", value, "An earlier attempt had kept a checkpoint there.");
+        kind_job_decide(&r->job, "begin", value, "An earlier attempt saved a checkpoint at this step.");
     }
     if (rc == 0 && !resumed)
         rc = forces_first(r, &poll);
@@ -283,7 +285,7 @@ static int steps_run(struct running *r, const struct particles *particles)
     r->stage = NBODY_STEP_FORCES;
     if (rc == 0 && dev_is_gpu(r->job.dev) && r->plan.setup.method == NBODY_P3M)
         kind_job_decide(&r->job, "transforms", "cpu",
-                        "The mesh is transformed by the CPU, spread and interpolated by the GPU.");
+                        "The GPU spreads to and interpolates from the mesh; the CPU computes its FFTs.");
     if (rc == 0)
         rc = compute(r);
     if (rc == 0)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of another version a state is not believed: its next bits may be others. */
+/* A state of another version is ignored: the continued motion might differ in its bits. */
 static const char tag[] = "nbody 1, mrirecond " MRIRECON_VERSION;
 
 enum { PARTS = 6 };
@@ -14,7 +14,7 @@ struct head {
     double dt, time;
 };
 
-/* What a state is made of, in this order, behind the head. */
+/* The parts of a state, in this order after the head. */
 static void parts_of(const struct nbody_outcome *o, size_t records, struct checkpoint_part part[PARTS])
 {
     const struct nbody_bodies *b = &o->bodies;

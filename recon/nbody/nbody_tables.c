@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Magic, version 1.0, length of what follows; the dictionary, padded with spaces to this. */
+/* Magic, version 1.0, length of what follows; the dictionary, padded with spaces to this size. */
 enum { PREFIX = 10, HEAD = 128 };
 
 const char *const nbody_record_names[SERIES_COLUMNS] = {"step", "time", "kinetic", "potential", "energy", "px",
@@ -52,7 +52,7 @@ int bodies_convert(int in, int format, int out)
     double *table = NULL;
     size_t rows = 0;
     int rc = format == BODIES_NPY ? nbody_h5_read(in, &table, &rows)
-                                  : err_set(ERR_NOT_ACCEPTABLE, "Bodies are not derived in this format.");
+                                  : err_set(ERR_NOT_ACCEPTABLE, "Bodies cannot be converted to this format.");
     if (rc == 0)
         rc = nbody_npy_head(out, rows, BODIES_COLUMNS);
     if (rc == 0)
@@ -68,9 +68,9 @@ int series_convert(int in, int format, int out)
     struct nbody_record *records = malloc(bytes + 1);
     if (!records)
         return err_no_memory_bytes(bytes, "a series");
-    int rc = format == SERIES_CSV ? 0 : err_set(ERR_NOT_ACCEPTABLE, "A series is not derived in this format.");
+    int rc = format == SERIES_CSV ? 0 : err_set(ERR_NOT_ACCEPTABLE, "A series cannot be converted to this format.");
     if (rc == 0 && (count == 0 || pread(in, records, bytes, HEAD) != (ssize_t)bytes))
-        rc = err_set(ERR_MALFORMED_FILE, "The file holds no series of mrirecond.");
+        rc = err_set(ERR_MALFORMED_FILE, "The file is not a series written by kind nbody.");
     if (rc == 0)
         rc = nbody_csv_write(out, records, count);
     free(records);

@@ -1,4 +1,4 @@
-/* Opens flat particles. The process that wrote them read hostile bytes: no number in them is believed. */
+/* Opens flat particles. The process that wrote them parsed untrusted bytes, so every number is checked. */
 #include "recon/particle/particles.h"
 
 #include "gridding/base/err.h"
@@ -15,8 +15,8 @@ enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 static int bad(const char *what)
 {
     return err_set(ERR_DECODER_DIED,
-                   "The decoder returned invalid particles (%s). The file is probably damaged in a way that misled it: "
-                   "write it again, and report the file if other programs can read it.",
+                   "The decoder returned invalid particles (%s). The file is probably damaged. Write it again, and "
+                   "report the file if other programs can read it.",
                    what);
 }
 
@@ -40,7 +40,7 @@ static int header_check(const struct particles_header *h, uint64_t bytes)
     for (int c = 0; c < PARTICLE_COLUMNS; c++)
         if (h->at[c] && (h->at[c] < sizeof *h || h->at[c] % ALIGNMENT || !size_mul(rows, widths[c], &length) ||
                          !size_add(h->at[c], length, &end) || end > bytes))
-            return bad("a column outside the whole");
+            return bad("a column outside the memory");
     if (!h->at[PARTICLE_POSITION])
         return bad("no positions");
     for (int d = 0; d < 3; d++)

@@ -1,14 +1,15 @@
-/* particles.h: points in space with their charges, radii, masses and velocities as flat, checked memory: what the
- * decoder hands to kinds of job that work on particles.
+/* particles.h: points in space with their charges, radii, masses and velocities, as flat, checked memory: the decoder's
+ * output for the kinds of job that work on particles.
  *
  * The decoder (a sandboxed process, mrirecon-codec) turns an uploaded file into one memfd of this layout and seals it;
- * particles_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
+ * particles_open() maps it and checks every number in it again, because the process that wrote it parsed untrusted
+ * bytes.
  *
  *   struct particles_header | a column after the other, each [frames][count], at the offset in the header, a multiple
  *   of 64
  *
- * Lengths are in the file's unit: angstroms in PQR, PDB and XYZ. Real columns are double, so that nothing a file says
- * is rounded before a kind has chosen its own origin and unit. Native byte order: both sides run on the same machine.
+ * Lengths are in the file's unit: angstroms in PQR, PDB and XYZ. Real columns are double, so that nothing is rounded
+ * before a kind has chosen its origin and unit. Native byte order: both sides run on the same machine.
  *
  * Formats: PQR (Dolinsky et al., doi:10.1093/nar/gkh381; fields between blanks), PDB 3.3 (wwPDB; fixed columns), XYZ
  * with charges and without its two lines of head, CSV, npy, npz, GADGET snapshots of formats 1, 2 and HDF5.
@@ -37,22 +38,21 @@ enum particle_column {
 
 struct particles_header {
     uint64_t magic;
-    uint32_t version, frames; /* frames >= 1 */
-    uint64_t total_bytes;     /* of the whole, = the memfd's size */
-    uint64_t count;           /* of points in each frame; >= 1 */
-    uint64_t
-        at[PARTICLE_COLUMNS]; /* byte offsets from the start; 0: the file has no such column. Positions are there */
-    uint64_t ignored;         /* lines, columns or arrays of the file that were not read */
-    double box_low[3];        /* of the periodic box, where box_placed */
-    double box_length[3];     /* 0: the file tells no box */
-    uint32_t box_placed;      /* 1: the file tells where the box begins; 0: lengths alone */
-    uint32_t box_skewed;      /* 1: the file's box has other than right angles, and is not told here */
-    double attribute[PARTICLES_ATTRIBUTES]; /* of the format's own use: what it says once for all points */
+    uint32_t version, frames;      /* frames >= 1 */
+    uint64_t total_bytes;          /* total size = that of the memfd */
+    uint64_t count;                /* points in each frame; >= 1 */
+    uint64_t at[PARTICLE_COLUMNS]; /* byte offsets from the start; 0: no such column. Positions are always present */
+    uint64_t ignored;              /* number of lines, columns or arrays of the file that were ignored */
+    double box_low[3];             /* origin of the periodic box, if box_placed */
+    double box_length[3];          /* 0: the file has no box */
+    uint32_t box_placed;           /* 1: the file gives the origin of the box; 0: only its lengths */
+    uint32_t box_skewed;           /* 1: the file's box is not rectangular and is left out here */
+    double attribute[PARTICLES_ATTRIBUTES]; /* format-specific values that apply to all points */
 };
 
-/* Attributes of GADGET snapshots, whose bodies are in the order of their types. */
+/* Attributes of GADGET snapshots, whose bodies are sorted by type. */
 enum particles_gadget {
-    PARTICLES_GADGET, /* 1: it is one */
+    PARTICLES_GADGET, /* 1: the file is a GADGET snapshot */
     PARTICLES_GADGET_TIME,
     PARTICLES_GADGET_REDSHIFT,
     PARTICLES_GADGET_COUNTS /* of six types */
@@ -69,11 +69,11 @@ struct particles {
 };
 
 /* Map and check the memory in `fd` (which stays the caller's and must be sealed against writing and shrinking): all
- * numbers are finite, radii are not negative. Fails with ERR_DECODER_DIED (not as above), ERR_NO_MEMORY. */
+ * numbers are finite, radii are not negative. Fails with ERR_DECODER_DIED (a check failed), ERR_NO_MEMORY. */
 int particles_open(struct particles *out, int fd);
 void particles_close(struct particles *particles);
 
-/* Where a PDB file has its charges, whose own (columns 79 to 80, formal) few programs write. */
+/* The columns of a PDB file that contain the charges. Few programs write PDB's own (columns 79 to 80, formal). */
 enum particles_charges {
     PARTICLES_CHARGES_NONE,
     PARTICLES_CHARGES_OCCUPANCY,
@@ -81,28 +81,28 @@ enum particles_charges {
     PARTICLES_CHARGES_FORMAL
 };
 
-/* What a kind wants of a file. All 0: positions, and whatever else there is. */
+/* What a kind needs from a file. All 0: positions, and any other columns that are present. */
 struct particles_wanted {
-    uint32_t needed;  /* columns that the kind cannot do without, a bit (1 << enum particle_column) each: a file that
-                         lacks one is refused with a sentence that tells how to send it */
+    uint32_t needed;  /* required columns, bits 1 << enum particle_column; a file without one of them is refused, with a
+                         sentence on how to send it */
     uint32_t charges; /* enum particles_charges, of PDB */
-    /* What follows x, y, z where a table does not name its columns (npy, XYZ, CSV without a first line of names), enum
-     * particle_column; 0: no more. PARTICLE_VELOCITY takes three. */
+    /* The columns after x, y, z in tables without column names (npy, XYZ, CSV without a header line), enum
+     * particle_column; 0: end. PARTICLE_VELOCITY takes three columns. */
     uint8_t order[PARTICLES_ORDER];
 };
 
-/* The formats that molecules come in, as kind.inputs: PQR, PDB, XYZ, CSV, npy, npz. A kind may have a list of its own,
- * of rows of this one and others. */
+/* The formats of molecules, for kind.inputs: PQR, PDB, XYZ, CSV, npy, npz. A kind may have its own list, with rows of
+ * this one and others. */
 extern const struct kind_input particles_inputs[];
 
-/* Which of `inputs` the file in `fd`, of `bytes`, is, by its contents. Fails as kind.sniff(). */
+/* Recognise which of `inputs` the file `fd` of `bytes` bytes is, by its contents. Fails as kind.sniff(). */
 int particles_sniff(const char **format, int fd, uint64_t bytes, const struct kind_input *inputs);
-/* The same of particles_inputs: the sniff() of a kind whose inputs these are. */
+/* The same for particles_inputs: the sniff() of kinds with these inputs. */
 int particles_sniff_molecule(const char **format, int fd, uint64_t bytes);
 
 /* Decode the file in `fd` (a regular file, read-only, of one of `inputs`) in a sandboxed process of `decoder`, and open
- * the result. `canceled` (may be NULL) is polled; non-zero kills the process. What is wrong in a text is told with its
- * line. Fails with the codes of "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
+ * the result. `canceled` (may be NULL) is polled; non-zero kills the process. Errors in a text file state the line.
+ * Fails with the codes of "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
 int particles_decode(struct particles *out, struct decoder *decoder, int fd, const struct kind_input *inputs,
                      const struct particles_wanted *wanted, const struct decode_limits *limits,
                      int (*canceled)(void *context), void *context);

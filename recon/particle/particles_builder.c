@@ -1,5 +1,5 @@
-/* Writes flat particles. By pwrite, not through a mapping: the memory is sealed against writing while this process may
- * still be there. */
+/* Writes flat particles. Uses pwrite instead of a mapping, because the memory may be sealed against writing while this
+ * process still exists. */
 #include "recon/particle/particles_build.h"
 
 #include "gridding/base/err.h"
@@ -16,7 +16,7 @@ enum { ALIGNMENT = 64, BATCH = 4096, WIDEST = 3 * sizeof(double) };
 
 static const struct {
     const char *name;
-    size_t width, place; /* in a row of the memory; in struct particle */
+    size_t width, place; /* offset in a row of the memory; in struct particle */
 } columns[PARTICLE_COLUMNS] = {
     [PARTICLE_POSITION] = {"position", 3 * sizeof(double), offsetof(struct particle, position)},
     [PARTICLE_VELOCITY] = {"velocity", 3 * sizeof(double), offsetof(struct particle, velocity)},
@@ -55,7 +55,7 @@ int particles_builder_begin(struct particles_builder *b, int fd, uint64_t cap, u
     *b = (struct particles_builder){.fd = fd, .cap = cap, .columns = wanted, .room = room};
     b->header = (struct particles_header){.magic = PARTICLES_MAGIC, .version = PARTICLES_VERSION};
     if (room > PARTICLES_MOST)
-        return err_set(ERR_LIMIT, "The file has up to %llu points; at most %llu are read.", (unsigned long long)room,
+        return err_set(ERR_LIMIT, "The file has up to %llu points; the limit is %llu.", (unsigned long long)room,
                        (unsigned long long)PARTICLES_MOST);
     for (int c = 0; c < PARTICLE_COLUMNS; c++) {
         if (!(wanted >> c & 1))
@@ -104,7 +104,7 @@ static int flush(struct particles_builder *b)
 int particles_builder_add(struct particles_builder *b, const struct particle *row)
 {
     if (b->rows == b->room)
-        return err_set(ERR_LIMIT, "The file changed while it was read: it had %llu points before.",
+        return err_set(ERR_LIMIT, "The file changed while it was being read: it had %llu points before.",
                        (unsigned long long)b->room);
     b->batch[b->pending++] = *row;
     b->rows++;
@@ -120,9 +120,10 @@ int particles_builder_frame(struct particles_builder *b)
     if (!h->frames)
         h->count = rows;
     if (rows != h->count)
-        return err_set(ERR_MALFORMED_FILE,
-                       "Frame %u has %llu points and frame 1 has %llu; all frames of a file have the same points.",
-                       h->frames + 1, (unsigned long long)rows, (unsigned long long)h->count);
+        return err_set(
+            ERR_MALFORMED_FILE,
+            "Frame %u has %llu points and frame 1 has %llu; all frames of a file must have the same number of points.",
+            h->frames + 1, (unsigned long long)rows, (unsigned long long)h->count);
     if (h->frames == PARTICLES_FRAMES_MOST)
         return err_set(ERR_LIMIT, "The file has more than %d frames.", PARTICLES_FRAMES_MOST);
     h->frames++;
@@ -145,7 +146,7 @@ int particles_needed(const struct particles_wanted *wanted, unsigned there, cons
     const unsigned missing = wanted->needed & ~there;
     if (!missing)
         return 0;
-    return err_set(ERR_MALFORMED_FILE, "The file tells no %s of its points, which this kind of job needs. %s",
+    return err_set(ERR_MALFORMED_FILE, "The file does not give the %s of its points, which this kind of job needs. %s",
                    columns[__builtin_ctz(missing)].name, advice);
 }
 
@@ -161,7 +162,7 @@ int particles_row_check(const struct particle *row, unsigned wanted, const char 
             return err_set(ERR_MALFORMED_FILE, "%s %llu: the %s is not finite.", where, (unsigned long long)number,
                            columns[of[i]].name);
     if ((wanted >> PARTICLE_RADIUS & 1) && row->radius < 0)
-        return err_set(ERR_MALFORMED_FILE, "%s %llu: the radius is %g; it is expected to be 0 or more.", where,
+        return err_set(ERR_MALFORMED_FILE, "%s %llu: the radius is %g; it must be 0 or more.", where,
                        (unsigned long long)number, row->radius);
     return 0;
 }

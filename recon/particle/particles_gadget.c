@@ -1,6 +1,7 @@
-/* Reads GADGET snapshots of formats 1 and 2 (V. Springel, User guide for GADGET-2, section 6): records of Fortran's,
- * each between two lengths of 4 bytes: a header of 256 bytes, then positions, velocities, IDs, and masses of those
- * types that the header has none for. Format 2 has a record with a name of four letters before each. Either byte order.
+/* Reads GADGET snapshots of formats 1 and 2 (V. Springel, User guide for GADGET-2, section 6): Fortran records, each
+ * between two copies of its length (4 bytes): a header of 256 bytes, then positions, velocities, IDs, and the masses of
+ * those types without a mass in the header. In format 2, a record with a name of four letters precedes each. Both byte
+ * orders are accepted.
  */
 #include "recon/particle/particles_build.h"
 
@@ -16,14 +17,14 @@ struct snapshot {
     const uint8_t *file;
     uint64_t bytes, at;
     bool swapped, named;                 /* format 2 */
-    uint64_t count[TYPES], all, massive; /* massive: whose masses are in the block */
+    uint64_t count[TYPES], all, massive; /* massive: bodies whose masses are in block MASS */
     double mass[TYPES], time, redshift, box;
     uint32_t files;
 };
 
 /* A block's items: numbers of 4 or 8 bytes. */
 struct block {
-    const uint8_t *at; /* NULL: there is none */
+    const uint8_t *at; /* NULL: missing */
     int width;
 };
 
@@ -50,13 +51,14 @@ static double real(const struct snapshot *s, const uint8_t *at, int width)
 static int record(struct snapshot *s, const char *name, const uint8_t **out, uint64_t *length)
 {
     if (s->bytes - s->at < MARK)
-        return err_set(ERR_TRUNCATED, "The snapshot ends at byte %llu, where block %s is expected.",
+        return err_set(ERR_TRUNCATED, "The snapshot ends at byte %llu, where block %s was expected.",
                        (unsigned long long)s->at, name);
     *length = number(s, s->file + s->at, MARK);
     if (s->bytes - s->at - MARK < *length + MARK)
-        return err_set_bytes(ERR_TRUNCATED, (int64_t)(s->at + *length + 2 * MARK), (int64_t)s->bytes,
-                             "Block %s of the snapshot has %llu bytes, and the file ends before. Send all of it.", name,
-                             (unsigned long long)*length);
+        return err_set_bytes(
+            ERR_TRUNCATED, (int64_t)(s->at + *length + 2 * MARK), (int64_t)s->bytes,
+            "Block %s of the snapshot has %llu bytes, but the file ends before that. Send the complete file.", name,
+            (unsigned long long)*length);
     *out = s->file + s->at + MARK;
     const uint64_t again = number(s, *out + *length, MARK);
     if (again != *length)
@@ -104,7 +106,7 @@ static int header_read(struct snapshot *s)
     if (rc == 0)
         rc = record(s, "HEAD", &at, &length);
     if (rc == 0 && length != HEADER)
-        rc = err_set(ERR_MALFORMED_FILE, "Block HEAD of the snapshot has %llu bytes; it is expected to have %d.",
+        rc = err_set(ERR_MALFORMED_FILE, "Block HEAD of the snapshot has %llu bytes; %d are expected.",
                      (unsigned long long)length, HEADER);
     if (rc != 0)
         return rc;
@@ -121,16 +123,17 @@ static int header_read(struct snapshot *s)
     s->box = real(s, at + BOX, 8);
     s->files = (uint32_t)number(s, at + FILES, 4);
     if (s->files > 1)
-        return err_set(ERR_MALFORMED_FILE, "The snapshot is one of %u files. Join them, and send the whole.", s->files);
+        return err_set(ERR_MALFORMED_FILE, "The snapshot is split into %u files. Join them and send the result.",
+                       s->files);
     if (s->all == 0)
         return err_set(ERR_MALFORMED_FILE, "Block HEAD: the snapshot has no bodies.");
     if (!isfinite(s->time) || !isfinite(s->redshift) || !(s->box >= 0 && s->box < INFINITY))
-        return err_set(ERR_MALFORMED_FILE, "Block HEAD: time %g, redshift %g and box %g are expected to be numbers.",
+        return err_set(ERR_MALFORMED_FILE, "Block HEAD: time %g, redshift %g and box %g must be finite numbers.",
                        s->time, s->redshift, s->box);
     return 0;
 }
 
-/* A block of `items` numbers each of `bodies`. */
+/* A block with `items` numbers for each of `bodies`. */
 static int block_take(struct snapshot *s, const char *name, uint64_t bodies, int items, struct block *out)
 {
     uint64_t length;
@@ -139,9 +142,10 @@ static int block_take(struct snapshot *s, const char *name, uint64_t bodies, int
         return rc;
     out->width = length == bodies * (uint64_t)items * 4 ? 4 : 8;
     if (length != bodies * (uint64_t)items * (uint64_t)out->width)
-        return err_set(ERR_MALFORMED_FILE,
-                       "Block %s of the snapshot has %llu bytes; %llu bodies have %d numbers of 4 or 8 bytes there.",
-                       name, (unsigned long long)length, (unsigned long long)bodies, items);
+        return err_set(
+            ERR_MALFORMED_FILE,
+            "Block %s of the snapshot has %llu bytes; %llu bodies with %d numbers of 4 or 8 bytes each are expected.",
+            name, (unsigned long long)length, (unsigned long long)bodies, items);
     return 0;
 }
 
@@ -151,7 +155,7 @@ static const struct {
     int items;
 } blocks[BLOCKS] = {{"POS", 3}, {"VEL", 3}, {"ID", 1}, {"MASS", 1}};
 
-/* Format 1 has them in this order, and others behind; format 2 by their names. */
+/* In format 1, blocks are in this order and others may follow; in format 2 they are found by name. */
 static int blocks_read(struct snapshot *s, struct block block[BLOCKS], uint64_t *ignored)
 {
     int rc = 0;
@@ -178,10 +182,10 @@ static int blocks_read(struct snapshot *s, struct block block[BLOCKS], uint64_t 
         }
     }
     if (rc == 0 && !block[POS].at)
-        rc = err_set(ERR_MALFORMED_FILE, "The snapshot has no block POS: it ends behind its header.");
+        rc = err_set(ERR_MALFORMED_FILE, "The snapshot has no block POS: it ends after its header.");
     if (rc == 0 && s->massive && !block[MASS].at)
         rc = err_set(ERR_MALFORMED_FILE,
-                     "The snapshot has no block MASS, and its header has no mass for %llu of its %llu bodies.",
+                     "The snapshot has no block MASS, and its header gives no mass for %llu of its %llu bodies.",
                      (unsigned long long)s->massive, (unsigned long long)s->all);
     return rc;
 }
@@ -230,7 +234,7 @@ int particles_gadget_decode(int memory, uint64_t most_bytes, const void *file, s
         return rc;
     const unsigned columns = 1U << PARTICLE_POSITION | 1U << PARTICLE_MASS |
                              (block[VEL].at ? 1U << PARTICLE_VELOCITY : 0) | (block[ID].at ? 1U << PARTICLE_ID : 0);
-    rc = particles_needed(of, columns, "Snapshots tell positions, velocities, IDs and masses.");
+    rc = particles_needed(of, columns, "Snapshots contain positions, velocities, IDs and masses.");
     if (rc == 0)
         rc = particles_builder_begin(&b, memory, most_bytes, columns, s.all);
     if (rc == 0)

@@ -33,7 +33,7 @@ struct snapshot {
 
 /* ---- the header ---- */
 
-/* Numbers of an attribute; how many: at most `most`; 0: it is not there, or no numbers. */
+/* Read up to `most` numbers of an attribute. Returns how many; 0: it is missing or not numeric. */
 static int attribute_read(hid_t group, const char *name, double *to, int most)
 {
     hid_t attribute = H5Aexists(group, name) > 0 ? H5Aopen(group, name, H5P_DEFAULT) : -1;
@@ -52,7 +52,7 @@ static int attribute_read(hid_t group, const char *name, double *to, int most)
     return (int)count;
 }
 
-/* A group by a hard link; -1: there is none. */
+/* Open a group, by a hard link only; -1: missing. */
 static hid_t group_open(hid_t file, const char *name)
 {
     H5L_info_t link;
@@ -78,17 +78,17 @@ static int header_read(struct snapshot *s)
         s->box[1] = s->box[2] = s->box[0];
     H5Gclose(header);
     if (files > 1)
-        return err_set(ERR_MALFORMED_FILE, "The snapshot is one of %.0f files. Join them, and send the whole.", files);
+        return err_set(ERR_MALFORMED_FILE, "The snapshot is split into %.0f files. Join them and send the result.",
+                       files);
     for (int t = 0; t < TYPES; t++)
         if (!(s->mass[t] >= 0 && s->mass[t] < INFINITY))
             return err_set(ERR_MALFORMED_FILE, "Header: the mass of bodies of type %d is %g.", t, s->mass[t]);
     bool numbers = isfinite(s->time) && isfinite(s->redshift);
     for (int d = 0; d < 3; d++)
         numbers = numbers && s->box[d] >= 0 && s->box[d] < INFINITY;
-    return numbers
-               ? 0
-               : err_set(ERR_MALFORMED_FILE, "Header: Time %g, Redshift %g and BoxSize %g are expected to be numbers.",
-                         s->time, s->redshift, s->box[0]);
+    return numbers ? 0
+                   : err_set(ERR_MALFORMED_FILE, "Header: Time %g, Redshift %g and BoxSize %g must be finite numbers.",
+                             s->time, s->redshift, s->box[0]);
 }
 
 /* ---- the bodies ---- */
@@ -110,7 +110,7 @@ static int set_open(struct group *g, int set, int type)
     H5Tclose(stored);
     H5Sclose(space);
     if (!fits)
-        return err_set(ERR_MALFORMED_FILE, "%s holds other than %d numbers for each body.", path, sets[set].items);
+        return err_set(ERR_MALFORMED_FILE, "%s does not have %d numbers for each body.", path, sets[set].items);
     if (set != COORDINATES && size[0] != g->count)
         return err_set(ERR_MALFORMED_FILE, "%s has %llu rows, and Coordinates has %llu.", path,
                        (unsigned long long)size[0], (unsigned long long)g->count);
@@ -134,7 +134,7 @@ static int type_open(struct snapshot *s, int type, unsigned *columns)
     if (rc == 0 && g->set[COORDINATES] < 0)
         rc = err_set(ERR_MALFORMED_FILE, "%s has no Coordinates.", name);
     if (rc == 0 && g->count && g->set[MASSES] < 0 && s->mass[type] == 0)
-        rc = err_set(ERR_MALFORMED_FILE, "%s has no Masses, and the Header's MassTable has none for it.", name);
+        rc = err_set(ERR_MALFORMED_FILE, "%s has no Masses, and the Header's MassTable has no mass for it.", name);
     for (int set = 0; set < SETS; set++)
         *columns |= g->set[set] >= 0 ? of[set] : 0;
     s->count[type] = g->count;
@@ -237,7 +237,7 @@ int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file
     if (rc == 0 && s.all == 0)
         rc = err_set(ERR_MALFORMED_FILE, "The snapshot has no bodies: none of PartType0 to PartType5 has Coordinates.");
     if (rc == 0)
-        rc = particles_needed(of, columns, "Snapshots tell positions, velocities, IDs and masses.");
+        rc = particles_needed(of, columns, "Snapshots contain positions, velocities, IDs and masses.");
     if (rc == 0)
         rc = snapshot_write(&s, memory, most_bytes, columns);
     for (int t = 0; t < TYPES; t++) {

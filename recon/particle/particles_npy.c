@@ -1,4 +1,4 @@
-/* Reads NumPy's arrays: one table (.npy), or an array a column (.npz). */
+/* Reads NumPy arrays: one table (.npy), or one array per column (.npz). */
 #include "recon/particle/particles_build.h"
 #include "recon/scan/scan_array.h"
 #include "recon/scan/zip.h"
@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Deflated members lie in memory while they are read, all together; stored ones are read where they are. */
+/* Compressed members are inflated into memory, all at the same time; stored members are read in place. */
 #define UNPACKED_MOST (UINT64_C(2048) << 20)
 
 enum { ARRAYS = PARTICLE_COLUMNS, MOST_COLUMNS = 32 };
 
-/* A column of the memory, from an array: [rows], [rows][axes] or [frames][rows][..]. */
+/* A column of the output and its array: [rows], [rows][axes] or [frames][rows][..]. */
 struct source {
     struct scan_array array;
     enum particle_column column;
-    int axis, axes; /* of the column: which it begins with, and how many stand side by side */
+    int axis, axes; /* axes of the column in this array: the first, and the number */
     int offset;     /* of the first in a row of the array */
 };
 
@@ -80,7 +80,7 @@ static int sources_write(struct particles_builder *b, int memory, uint64_t most_
     for (int s = 0; s < sources; s++)
         columns |= 1U << source[s].column;
     if (!size_mul(shape.frames, shape.count, &rows))
-        return err_set(ERR_LIMIT, "The file has more points than can be counted.");
+        return err_set(ERR_LIMIT, "The number of points in the file overflows.");
     int rc = particles_builder_begin(b, memory, most_bytes, columns, rows);
     memcpy(b->header.box_low, told.box_low, sizeof told.box_low);
     memcpy(b->header.box_length, told.box_length, sizeof told.box_length);
@@ -121,7 +121,7 @@ int particles_npy_decode(int memory, uint64_t most_bytes, const void *file, size
         used += axes;
     }
     b.header.ignored = columns - (uint64_t)used;
-    rc = particles_needed(wanted, there, "An array has the columns x, y, z and then that.");
+    rc = particles_needed(wanted, there, "The array's columns are x, y, z, followed by it.");
     const struct shape shape = {array.axes == 3 ? array.size[0] : 1, array.size[array.axes - 2]};
     return rc == 0 ? sources_write(&b, memory, most_bytes, source, sources, tail, shape) : rc;
 }
@@ -149,7 +149,7 @@ static int array_take(struct archive *a, int member, size_t length, uint64_t *mo
     return rc == 0 && array->complex_valued ? wrong_shape(array, "an array of real numbers") : rc;
 }
 
-/* What a member is by its name; those of other names are not read. */
+/* The meaning of a member, from its name; members with other names are ignored. */
 static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *ignored)
 {
     const char *name = a->zip.member[member].name;
@@ -167,7 +167,7 @@ static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *
     }
     for (int s = 0; s < a->sources; s++)
         if (a->source[s].column == (enum particle_column)column)
-            return err_set(ERR_MALFORMED_FILE, "The archive has two arrays of one meaning, %s and %s.",
+            return err_set(ERR_MALFORMED_FILE, "The archive has two arrays with the same meaning, %s and %s.",
                            a->source[s].array.name, name);
     struct source *source = &a->source[a->sources];
     *source = (struct source){.column = (enum particle_column)column, .axes = vector ? 3 : 1};
@@ -175,7 +175,7 @@ static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *
     return array_take(a, member, length - 4, most, &source->array);
 }
 
-/* All arrays have one number of points; a column may be one for all frames. */
+/* All arrays must have the same number of points; a column may be shared by all frames. */
 static int shapes_check(const struct archive *a, struct shape *shape)
 {
     const struct source *position = NULL;
@@ -194,12 +194,12 @@ static int shapes_check(const struct archive *a, struct shape *shape)
         const int tail = a->tail[s], rows = c->axes - 1 - tail;
         if (rows < 0 || rows > 1 || c->size[rows] != shape->count || (rows == 1 && c->size[0] != shape->frames) ||
             (tail && c->size[c->axes - 1] != 3))
-            return wrong_shape(c, "as many points as position has, in as many frames or in one for all");
+            return wrong_shape(c, "as many points as in position, for each frame or once for all frames");
     }
     return 0;
 }
 
-/* The box: three lengths, or [2][3], where it begins and its lengths. */
+/* The box: three lengths, or [2][3]: origin and lengths. */
 static int box_take(const struct archive *a, struct particles_header *h)
 {
     const struct scan_array *box = &a->box;
@@ -207,14 +207,14 @@ static int box_take(const struct archive *a, struct particles_header *h)
         return 0;
     const bool placed = box->axes == 2 && box->size[0] == 2;
     if (!(placed && box->size[1] == 3) && !(box->axes == 1 && box->size[0] == 3))
-        return wrong_shape(box, "three lengths, or [2][3], where the box begins and its lengths,");
+        return wrong_shape(box, "three lengths, or [2][3]: origin and lengths,");
     for (int d = 0; d < 3; d++) {
         uint64_t low[2] = {0, (uint64_t)d}, length[2] = {placed ? 1 : (uint64_t)d, (uint64_t)d};
         if (placed)
             scan_array_doubles(box, low, 1, 1, &h->box_low[d]);
         scan_array_doubles(box, length, placed ? 1 : 0, 1, &h->box_length[d]);
         if (!isfinite(h->box_low[d]) || !(h->box_length[d] > 0 && h->box_length[d] < INFINITY))
-            return err_set(ERR_MALFORMED_FILE, "The box's length along axis %d is %g; it is expected to be above 0.", d,
+            return err_set(ERR_MALFORMED_FILE, "The box's length along axis %d is %g; it must be above 0.", d,
                            h->box_length[d]);
     }
     h->box_placed = placed;
@@ -237,7 +237,7 @@ int particles_npz_decode(int memory, uint64_t most_bytes, const void *file, size
     for (int s = 0; rc == 0 && s < a->sources; s++)
         there |= 1U << a->source[s].column;
     if (rc == 0)
-        rc = particles_needed(wanted, there, "numpy.savez() writes one array a column, by its name.");
+        rc = particles_needed(wanted, there, "numpy.savez() writes one named array per column.");
     if (rc == 0)
         rc = box_take(a, &b.header);
     if (rc == 0)

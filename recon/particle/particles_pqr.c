@@ -1,4 +1,4 @@
-/* Reads PQR and PDB: a line an atom, which begins with ATOM or HETATM. */
+/* Reads PQR and PDB: one line per atom, which begins with ATOM or HETATM. */
 #include "recon/particle/particles_build.h"
 #include "recon/particle/particles_text.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What both formats share. */
+/* State of both readers. */
 struct atoms {
     struct particles_builder builder;
     const struct particles_wanted *wanted;
@@ -20,7 +20,8 @@ static bool begins(const struct atoms *a, const char *word)
     return strncmp(a->text.now, word, strlen(word)) == 0;
 }
 
-/* The element by an atom's name: an ion's residue has the ion's name; else the first letter, as of CA, OH2, 1HB. */
+/* The element, from the atom's name: for an ion, whose residue has the same name, the whole name; else the first
+ * letter, as in CA, OH2, 1HB. */
 static uint8_t element_of_name(const char *name, const char *residue)
 {
     size_t length = 0;
@@ -33,7 +34,7 @@ static uint8_t element_of_name(const char *name, const char *residue)
     return length ? (uint8_t)particle_element(name, 1) : 0;
 }
 
-/* CRYST1 a b c alpha beta gamma; lengths of 0 or 1 stand for no crystal. */
+/* CRYST1 a b c alpha beta gamma; lengths of 0 or 1 mean that there is no crystal. */
 static int crystal_read(struct atoms *a)
 {
     static const char *const names[] = {"a", "b", "c", "alpha", "beta", "gamma"};
@@ -53,7 +54,7 @@ static int crystal_read(struct atoms *a)
     return 0;
 }
 
-/* Lines that end a frame, tell the box, or are left out. */
+/* Lines that end a frame, define the box, or are skipped. */
 static int line_other(struct atoms *a)
 {
     if (begins(a, "ENDMDL") || strcmp(a->text.now, "END") == 0)
@@ -77,8 +78,8 @@ static int atoms_read(struct atoms *a, unsigned columns, int (*atom)(struct atom
 
 /* ---- PQR ---- */
 
-/* ATOM serial name residue [chain] number x y z charge radius, between blanks. From serial 100,000 on it often stands
- * right behind HETATM. */
+/* ATOM serial name residue [chain] number x y z charge radius, between blanks. Serials from 100,000 on often follow
+ * HETATM without a blank. */
 static int pqr_atom(struct atoms *a)
 {
     static const char *const names[] = {"x", "y", "z", "charge", "radius"};
@@ -89,11 +90,10 @@ static int pqr_atom(struct atoms *a)
     const bool joined = isdigit((unsigned char)a->text.field[0][strcspn(a->text.field[0], "0123456789")]);
     const int least = joined ? 9 : 10;
     if (fields < least || fields > least + 1)
-        return err_set(
-            ERR_MALFORMED_FILE,
-            "Line %llu has %d columns; an atom of a PQR file has %d or %d: ATOM, serial, name, residue, chain "
-            "(or none), number, x, y, z, charge, radius, with blanks between.",
-            (unsigned long long)a->text.line, fields, least, least + 1);
+        return err_set(ERR_MALFORMED_FILE,
+                       "Line %llu has %d columns; an atom in a PQR file needs %d or %d: ATOM, serial, name, residue, "
+                       "chain (or none), number, x, y, z, charge, radius, separated by blanks.",
+                       (unsigned long long)a->text.line, fields, least, least + 1);
     double value[5];
     for (int i = 0; i < 5 && rc == 0; i++)
         rc = text_field_number(&a->text, fields - 4 + i, names[i], &value[i]);
@@ -113,7 +113,7 @@ int particles_pqr_decode(int memory, uint64_t most_bytes, const void *file, size
     struct atoms a = {.wanted = wanted};
     const unsigned columns =
         1U << PARTICLE_POSITION | 1U << PARTICLE_CHARGE | 1U << PARTICLE_RADIUS | 1U << PARTICLE_ELEMENT;
-    int rc = particles_needed(a.wanted, columns, "PQR files tell positions, charges and radii alone.");
+    int rc = particles_needed(a.wanted, columns, "PQR files contain only positions, charges and radii.");
     return rc == 0 ? atoms_read(&a, columns, pqr_atom, memory, most_bytes, file, bytes) : rc;
 }
 
@@ -138,7 +138,7 @@ static int part_number(const struct text *text, size_t first, size_t last, const
     char part[16];
     if (text_number(part_of(text, first, last, part), value))
         return 0;
-    return err_set(ERR_MALFORMED_FILE, "Line %llu, characters %zu to %zu (%s): \"%s\" is no finite number.",
+    return err_set(ERR_MALFORMED_FILE, "Line %llu, characters %zu to %zu (%s): \"%s\" is not a finite number.",
                    (unsigned long long)text->line, first, last, name, part);
 }
 
@@ -152,7 +152,7 @@ static int formal_charge(const struct text *text, double *value)
         return 0;
     if (!at[1] || !isdigit((unsigned char)at[0]) || !strchr("+-", at[1]))
         return err_set(ERR_MALFORMED_FILE,
-                       "Line %llu, characters 79 to 80 (formal charge): \"%s\" is no digit with a sign behind it.",
+                       "Line %llu, characters 79 to 80 (formal charge): \"%s\" is not a digit followed by a sign.",
                        (unsigned long long)text->line, part);
     *value = (at[0] - '0') * (at[1] == '-' ? -1 : 1);
     return 0;
@@ -169,7 +169,7 @@ static uint8_t pdb_element(const struct text *text)
 static int pdb_atom(struct atoms *a)
 {
     struct particle row = {.element = pdb_element(&a->text)};
-    /* Of alternative locations of an atom, the first. */
+    /* Of an atom's alternative locations, the first is used. */
     const char alternative = a->text.length > 16 ? a->text.now[16] : ' ';
     if (alternative != ' ' && alternative != 'A' && alternative != '1') {
         a->builder.header.ignored++;
@@ -196,7 +196,7 @@ int particles_pdb_decode(int memory, uint64_t most_bytes, const void *file, size
     if (a.wanted->charges != PARTICLES_CHARGES_NONE)
         columns |= 1U << PARTICLE_CHARGE;
     int rc = particles_needed(a.wanted, columns,
-                              "PDB files have no partial charges and no radii: convert it with pdb2pqr, or say by "
-                              "charges=occupancy, bfactor or formal which column holds the charges.");
+                              "PDB files have no partial charges and no radii: convert the file with pdb2pqr, or "
+                              "select the column that contains the charges with charges=occupancy, bfactor or formal.");
     return rc == 0 ? atoms_read(&a, columns, pdb_atom, memory, most_bytes, file, bytes) : rc;
 }

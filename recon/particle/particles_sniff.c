@@ -1,4 +1,4 @@
-/* Tells what a file of particles is by its first bytes, whatever its name. */
+/* Recognises the format of a particle file by its first bytes, whatever its name. */
 #include "recon/particle/particles.h"
 
 #include "gridding/base/err.h"
@@ -15,8 +15,8 @@ enum { SNIFF_BYTES = 1 << 18, LINE = 160 };
 const struct kind_input particles_inputs[] = {
     {"pqr", "PQR: positions, charges and radii", ".pqr", "chemical/x-pqr"},
     {"pdb", "PDB, with charges in a column (parameter charges)", ".pdb", "chemical/x-pdb"},
-    {"xyz", "XYZ, a line a point: symbol or none, x, y, z, charge, radius", ".xyz", "chemical/x-xyz"},
-    {"csv", "CSV, with a first line of names (x,y,z,charge,radius) or without", ".csv", "text/csv"},
+    {"xyz", "XYZ, one line per point: optional symbol, x, y, z, charge, radius", ".xyz", "chemical/x-xyz"},
+    {"csv", "CSV, with or without a header line (x,y,z,charge,radius)", ".csv", "text/csv"},
     {"npy", "NumPy array [points][columns] or [frames][points][columns]", ".npy", "application/x-npy"},
     {"npz", "NumPy arrays position, charge, radius, box", ".npz", "application/x-npz"},
     {.name = NULL},
@@ -44,7 +44,7 @@ static bool is_hdf5(const struct head *head)
     return head->length >= 8 && memcmp(head->bytes, "\x89HDF\r\n\x1a\n", 8) == 0;
 }
 
-/* Fortran's length of a header of 256 bytes, or of the name before it, in either byte order. */
+/* The Fortran record length of a header of 256 bytes, or of the name before it, in either byte order. */
 static bool is_gadget(const struct head *head)
 {
     const unsigned char *at = (const unsigned char *)head->bytes;
@@ -63,7 +63,7 @@ static bool is_text(const struct head *head)
     return true;
 }
 
-/* The next line of the head, at most LINE - 1 bytes of it; false: there is no more. */
+/* The next line of the head, at most LINE - 1 bytes of it; false: none is left. */
 static bool line_next(const struct head *head, size_t *at, char line[LINE])
 {
     if (*at >= head->length)
@@ -84,7 +84,7 @@ static bool is_atom(const char *line)
     return strncmp(line, "ATOM", 4) == 0 || strncmp(line, "HETATM", 6) == 0;
 }
 
-/* One number with two decimals in the six characters from `at` on, as PDB has occupancy and temperature factor. */
+/* Whether the six characters from `at` on are a number with two decimals, as PDB's occupancy and temperature factor. */
 static bool is_two_decimals(const char *at)
 {
     size_t i = strspn(at, " ");
@@ -93,7 +93,7 @@ static bool is_two_decimals(const char *at)
     return i == 3 && at[3] == '.' && isdigit((unsigned char)at[4]) && isdigit((unsigned char)at[5]);
 }
 
-/* The first line of an atom, of a file of such lines. */
+/* The first line of an atom in PDB and PQR files. */
 static bool atom_find(const struct head *head, char line[LINE])
 {
     size_t at = 0;
@@ -103,7 +103,8 @@ static bool atom_find(const struct head *head, char line[LINE])
     return false;
 }
 
-/* Columns as PDB has them, by their decimal points; in PQR the last fields are charge and radius, which have others. */
+/* Recognise PDB's columns by their decimal points; in PQR the last fields are charge and radius, with other decimals.
+ */
 static bool is_pdb_atom(const char *line)
 {
     enum { X = 30, OCCUPANCY = 54, BFACTOR = 60, BEHIND = 66 };
@@ -144,7 +145,7 @@ static bool is_csv(const struct head *head)
     return is_text(head) && first_line(head, line) && (strchr(line, ',') || strchr(line, ';'));
 }
 
-/* A number of points alone, or at least three numbers behind at most one word. */
+/* A line with only a number of points, or at least three numbers after at most one word. */
 static bool is_xyz(const struct head *head)
 {
     char line[LINE], *rest = NULL;
@@ -163,7 +164,7 @@ static bool is_xyz(const struct head *head)
     return (words == 1 && numbers == 1) || numbers >= 3;
 }
 
-/* In this order: what is told first is not asked further. */
+/* The first format that matches is taken. */
 static const struct {
     const char *format;
     bool (*is)(const struct head *head);

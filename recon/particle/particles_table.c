@@ -1,4 +1,4 @@
-/* Reads tables of text: XYZ, and CSV. */
+/* Reads text tables: XYZ and CSV. */
 #include "recon/particle/particles_build.h"
 #include "recon/particle/particles_text.h"
 
@@ -9,7 +9,7 @@
 
 enum { IGNORED = -1, SYMBOL = -2 }; /* columns beside those of enum particle_column */
 
-/* What the columns of a table are. */
+/* The meaning of a table's columns. */
 struct table {
     struct particles_builder builder;
     struct text text;
@@ -24,7 +24,7 @@ static void column_add(struct table *t, int column, int axis)
     t->axis[t->columns++] = axis;
 }
 
-/* x, y, z, and what the kind says that follows, as far as the line goes. */
+/* x, y, z, followed by the kind's own columns, as many as the line has. */
 static void columns_ordered(struct table *t, const struct particles_wanted *wanted, int fields)
 {
     for (int d = 0; d < 3; d++)
@@ -51,7 +51,7 @@ static unsigned columns_there(struct table *t, int *axes)
     return there;
 }
 
-/* The columns are known: lay the memory out. */
+/* Lay out the memory, once the columns are known. */
 static int table_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                        const struct particles_wanted *wanted)
 {
@@ -59,10 +59,10 @@ static int table_begin(struct table *t, int memory, uint64_t most_bytes, const v
     const unsigned there = columns_there(t, &axes);
     const uint64_t ignored = t->builder.header.ignored;
     if (axes != 7)
-        return err_set(ERR_MALFORMED_FILE, "Line %llu names the columns, and not x, y and z among them.",
+        return err_set(ERR_MALFORMED_FILE, "Line %llu names the columns, but x, y and z are not among them.",
                        (unsigned long long)t->text.line);
     int rc = particles_needed(wanted, there,
-                              "A line holds x, y, z and then that, or a first line names the columns (x,y,z,charge).");
+                              "Add it as a column after x, y, z, or name the columns in a header line (x,y,z,charge).");
     if (rc == 0)
         rc = particles_builder_begin(&t->builder, memory, most_bytes, there, text_lines(file, bytes));
     t->builder.header.ignored = ignored;
@@ -77,7 +77,7 @@ static const char *column_name(const struct table *t, int i)
                                              : particle_column_name((enum particle_column)t->column[i]);
 }
 
-/* The current line, split, as a row. */
+/* Add the current line, already split, as a row. */
 static int row_add(struct table *t)
 {
     struct particle row = {.element = 0};
@@ -122,7 +122,7 @@ static bool is_count(const struct text *text)
            strlen(text->field[0]) <= 10;
 }
 
-/* What the first line of a point tells: whether a symbol leads it. */
+/* Read from the first point's line whether a symbol comes first. */
 static int xyz_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                      const struct particles_wanted *wanted)
 {
@@ -131,26 +131,25 @@ static int xyz_begin(struct table *t, int memory, uint64_t most_bytes, const voi
     if (symbol)
         column_add(t, SYMBOL, 0);
     if (t->text.fields - symbol < 3)
-        return err_set(ERR_MALFORMED_FILE, "Line %llu has %d columns; a symbol or none, x, y and z are expected.",
+        return err_set(ERR_MALFORMED_FILE, "Line %llu has %d columns; an optional symbol, x, y and z are expected.",
                        (unsigned long long)t->text.line, t->text.fields);
     columns_ordered(t, wanted, t->text.fields);
     return table_begin(t, memory, most_bytes, file, bytes, wanted);
 }
 
-/* The two lines before a frame: how many points it has, and any text. `left`: points of the frame before that are
- * missing. */
+/* The two lines before a frame: its number of points, and a comment. `left`: missing points of the previous frame. */
 static int xyz_frame(struct table *t, uint64_t *left)
 {
     unsigned long long count = 0;
     if (*left)
-        return err_set(ERR_MALFORMED_FILE, "Line %llu begins a frame while %llu points of the one before are missing.",
+        return err_set(ERR_MALFORMED_FILE, "Line %llu begins a frame, but %llu points of the previous one are missing.",
                        (unsigned long long)t->text.line, (unsigned long long)*left);
     sscanf(t->text.field[0], "%llu", &count);
     *left = count;
     int rc = t->begun ? particles_builder_frame(&t->builder) : 0;
     int more = rc == 0 ? text_next(&t->text) : rc;
     if (more == 0)
-        return err_set(ERR_MALFORMED_FILE, "The file ends behind line %llu, which says that %llu points follow.",
+        return err_set(ERR_MALFORMED_FILE, "The file ends after line %llu, which announces %llu points.",
                        (unsigned long long)t->text.line, count);
     return more > 0 ? 0 : more;
 }
@@ -171,7 +170,7 @@ int particles_xyz_decode(int memory, uint64_t most_bytes, const void *file, size
             continue;
         }
         if (frames && !left)
-            rc = err_set(ERR_MALFORMED_FILE, "Line %llu is one point more than its frame was said to have.",
+            rc = err_set(ERR_MALFORMED_FILE, "Line %llu exceeds the number of points announced for its frame.",
                          (unsigned long long)t.text.line);
         if (rc == 0 && !t.begun)
             rc = xyz_begin(&t, memory, most_bytes, file, bytes, wanted);
@@ -181,14 +180,14 @@ int particles_xyz_decode(int memory, uint64_t most_bytes, const void *file, size
     }
     rc = rc == 0 ? more : rc;
     if (rc == 0 && left)
-        rc = err_set(ERR_TRUNCATED, "The file ends behind line %llu, while %llu points are missing.",
+        rc = err_set(ERR_TRUNCATED, "The file ends after line %llu, but %llu points are missing.",
                      (unsigned long long)t.text.line, (unsigned long long)left);
     return table_end(&t, rc);
 }
 
 /* ---- CSV ---- */
 
-/* A first line of names, or of numbers in the kind's order. */
+/* A header line, or numbers in the kind's order. */
 static int csv_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                      const struct particles_wanted *wanted, bool *names)
 {
@@ -199,7 +198,7 @@ static int csv_begin(struct table *t, int memory, uint64_t most_bytes, const voi
         int axis = 0, column = particles_column_find(name, strlen(name), &axis);
         for (int before = 0; before < i; before++)
             if (column >= 0 && t->column[before] == column && t->axis[before] == axis)
-                return err_set(ERR_MALFORMED_FILE, "Line %llu names two columns of the same meaning, %d and %d.",
+                return err_set(ERR_MALFORMED_FILE, "Line %llu names two columns with the same meaning, %d and %d.",
                                (unsigned long long)t->text.line, before + 1, i + 1);
         column_add(t, column >= 0 && axis >= 0 ? column : IGNORED, axis);
     }

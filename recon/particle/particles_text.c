@@ -34,7 +34,7 @@ int text_next(struct text *text)
     const size_t length = (size_t)((to ? to : text->end) - text->at);
     text->line++;
     if (length > TEXT_LINE)
-        return err_set(ERR_MALFORMED_FILE, "Line %llu has %zu characters; a line has at most %d.",
+        return err_set(ERR_MALFORMED_FILE, "Line %llu has %zu characters; the limit is %d.",
                        (unsigned long long)text->line, length, TEXT_LINE);
     memcpy(text->now, text->at, length);
     text->at = to ? to + 1 : text->end;
@@ -44,7 +44,7 @@ int text_next(struct text *text)
     text->now[text->length] = '\0';
     for (size_t i = 0; i < text->length; i++)
         if ((unsigned char)text->now[i] < ' ' && text->now[i] != '\t')
-            return err_set(ERR_MALFORMED_FILE, "Line %llu: character %zu is 0x%02x, which is no text.",
+            return err_set(ERR_MALFORMED_FILE, "Line %llu: character %zu is 0x%02x, which is not text.",
                            (unsigned long long)text->line, i + 1, (unsigned char)text->now[i]);
     return 1;
 }
@@ -97,6 +97,6 @@ int text_field_number(const struct text *text, int column, const char *name, dou
                        (unsigned long long)text->line, text->fields, column, name);
     if (text_number(text->field[column - 1], value))
         return 0;
-    return err_set(ERR_MALFORMED_FILE, "Line %llu, column %d (%s): \"%.32s\" is no finite number.",
+    return err_set(ERR_MALFORMED_FILE, "Line %llu, column %d (%s): \"%.32s\" is not a finite number.",
                    (unsigned long long)text->line, column, name, text->field[column - 1]);
 }

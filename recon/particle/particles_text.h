@@ -11,26 +11,27 @@ enum { TEXT_LINE = 1024, TEXT_FIELDS = 64 };
 /* A text in memory, line by line. */
 struct text {
     const char *at, *end;
-    uint64_t line;           /* number of the current one, from 1 */
-    char now[TEXT_LINE + 1]; /* the current line, without its end and blanks before that; its bytes are the text's */
+    uint64_t line;           /* number of the current line, from 1 */
+    char now[TEXT_LINE + 1]; /* the current line, without trailing blanks and line end; points into the text */
     size_t length;
     char *field[TEXT_FIELDS]; /* after text_split(): NUL-terminated parts of `now` */
     int fields;
 };
 
 void text_begin(struct text *text, const void *bytes, size_t length);
-/* The next line; 1: there is one, 0: there is none. Fails with ERR_MALFORMED_FILE (too long, or bytes that are no
- * text). */
+/* Go to the next line; returns 1, or 0 at the end. Fails with ERR_MALFORMED_FILE (a line too long, or bytes that are
+ * not text). */
 int text_next(struct text *text);
-/* Part the line at blanks, or, where `separator` is not a blank, at these. Fails with ERR_MALFORMED_FILE (too many). */
+/* Split the line at blanks or, if `separator` is not a blank, at separators. Fails with ERR_MALFORMED_FILE (too many).
+ */
 int text_split(struct text *text, char separator);
-/* Lines that there may be in all. */
+/* An upper bound of the number of lines. */
 uint64_t text_lines(const void *bytes, size_t length);
 
-/* A finite number in decimal notation, alone in `field`. */
+/* Parse a finite decimal number that fills `field`. */
 bool text_number(const char *field, double *value);
-/* A number of the current line, or a failure that tells line, column and what was expected: "Line 12, column 9
- * (charge): \"abc\" is no finite number." `column`: from 1. */
+/* Parse a number of the current line. A failure states line, column and what was expected: "Line 12, column 9 (charge):
+ * \"abc\" is not a finite number." `column`: from 1. */
 int text_field_number(const struct text *text, int column, const char *name, double *value);
 
 #endif

@@ -1,6 +1,6 @@
 #include "recon/particle/radii.h"
 
-/* By atomic number, hundredths of an angstrom; 0: not in either source. */
+/* By atomic number, hundredths of an angstrom; 0: in neither source. */
 static const unsigned short radii[] = {
     0,   110, 140,                                                                            /* H He */
     181, 153, 192, 170, 155, 152, 147, 154,                                                   /* Li .. Ne */

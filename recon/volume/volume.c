@@ -17,7 +17,7 @@ int volume_create(struct volume **out, size_t frames, const size_t size[3])
 {
     size_t nodes, bytes;
     if (!volume_count(frames, size, &nodes) || !size_mul(nodes, sizeof(float), &bytes))
-        return err_set(ERR_NO_MEMORY, "%zu volumes of %zu x %zu x %zu nodes are more than any memory.", frames, size[0],
+        return err_set(ERR_NO_MEMORY, "%zu volumes of %zu x %zu x %zu nodes exceed any memory.", frames, size[0],
                        size[1], size[2]);
     struct volume *volume = calloc(1, sizeof *volume);
     if (volume)

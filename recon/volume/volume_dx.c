@@ -35,7 +35,7 @@ static void head_print(char *text, size_t size, const struct volume *v)
              v->size[2], volume_nodes(v));
 }
 
-/* Three numbers a line. */
+/* Three numbers per line. */
 static int values_put(struct sink *sink, const struct volume *v)
 {
     const size_t *n = v->size;
@@ -63,10 +63,9 @@ int volume_write_dx(const struct volume *volume, int fd)
                               "component \"data\" value 3\n";
     struct sink sink = {.fd = fd};
     if (volume->frames > 1)
-        return err_set(
-            ERR_NOT_ACCEPTABLE,
-            "An OpenDX file holds one frame, and the result has %zu: ask for npy or mrc, or for frames=mean.",
-            volume->frames);
+        return err_set(ERR_NOT_ACCEPTABLE,
+                       "An OpenDX file holds one frame, but the result has %zu. Request npy or mrc, or frames=mean.",
+                       volume->frames);
     head_print(sink.bytes, sizeof sink.bytes, volume);
     sink.used = strlen(sink.bytes);
     int rc = values_put(&sink, volume);

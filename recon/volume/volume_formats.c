@@ -1,4 +1,4 @@
-/* The names of the formats of volumes, apart from their writers: the daemon serves volumes and links no writer. */
+/* The names of the volume formats, separate from their writers, which the daemon does not link. */
 #include "recon/volume/volume.h"
 
 static const struct file_format formats[] = {

@@ -10,7 +10,7 @@
 
 enum { MODE_FLOAT32 = 2, SPACE_GROUP_VOLUME = 1, SPACE_GROUP_STACK = 401, VERSION = 20140, LABEL = 80, LABELS = 10 };
 
-/* The header of 1024 bytes, in native byte order, which its stamp tells. */
+/* The header of 1024 bytes, in native byte order, which the machine stamp states. */
 struct mrc {
     int32_t size[3], mode, start[3], sampling[3];
     float cell[3], angle[3];
@@ -62,8 +62,9 @@ int volume_write_mrc(const struct volume *volume, int fd)
     };
     size_t sections;
     if (!size_mul(volume->size[2], volume->frames, &sections) || sections > INT_MAX)
-        return err_set(ERR_NOT_ACCEPTABLE, "%zu frames of %zu sections are more than an MRC file counts: ask for npy.",
-                       volume->frames, volume->size[2]);
+        return err_set(ERR_NOT_ACCEPTABLE,
+                       "%zu frames of %zu sections exceed the MRC format's section count. Request npy.", volume->frames,
+                       volume->size[2]);
     for (int d = 0; d < 3; d++) {
         mrc.size[d] = d < 2 ? (int32_t)volume->size[d] : (int32_t)sections;
         mrc.sampling[d] = (int32_t)volume->size[d];

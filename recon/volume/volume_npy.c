@@ -73,7 +73,7 @@ static int get(int fd, void *to, size_t bytes)
         if (done < 0)
             return err_set(ERR_IO, "The volume cannot be read (%s).", strerror(errno));
         if (done == 0)
-            return err_set(ERR_MALFORMED_FILE, "The volume's file ends too early.");
+            return err_set(ERR_MALFORMED_FILE, "The volume's file is truncated.");
         at += done;
         bytes -= (size_t)done;
     }
@@ -82,10 +82,10 @@ static int get(int fd, void *to, size_t bytes)
 
 static int malformed(void)
 {
-    return err_set(ERR_MALFORMED_FILE, "The file is no volume as jobs write them.");
+    return err_set(ERR_MALFORMED_FILE, "The file is not a volume written by a job.");
 }
 
-/* The shape that a head tells, where it is one that head_of() makes. */
+/* Read the shape from a head; only heads made by head_of() are accepted. */
 static int shape_read(const char head[HEAD], size_t *frames, size_t size[3])
 {
     char text[HEAD + 1 - PREFIX], again[HEAD];

@@ -10,9 +10,9 @@
 
 enum { MOST_PIXELS = 2048, TILE_PIXELS = 160, GAP = 2, GREY_GAP = 56, SAMPLES = 1 << 18 };
 
-/* How the slices lie: a tile each, left to right, then down. */
+/* The arrangement of the slices: one tile each, left to right, then down. */
 struct tiles {
-    size_t stretch, shrink; /* pixels a node; nodes a pixel; one of them is 1 */
+    size_t stretch, shrink; /* pixels per node; nodes per pixel; one of them is 1 */
     size_t width, height;   /* of a tile */
     size_t step, shown;     /* every step-th slice */
     size_t columns, rows;
@@ -56,8 +56,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value that is shown in full colour: the 99 % quantile of the magnitudes, of an even choice of nodes. Charges have
- * poles, beside which all else would be pale. */
+/* The value shown in full colour: the 99 % quantile of the magnitudes of evenly chosen nodes. A maximum would be at a
+ * charge, where the potential has a pole, and everything else would be pale. */
 static int window_of(const struct volume *v, double *full, bool *negative)
 {
     const size_t nodes = volume_nodes(v), step = ceil_div(nodes, SAMPLES), count = ceil_div(nodes, step);

@@ -15,7 +15,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The quantiles of an even choice of nodes; nodes that are not finite are not counted. */
+/* The quantiles of evenly chosen nodes; nodes that are not finite are skipped. */
 static int window_of(const struct volume *v, const struct result_view *view, double window[2])
 {
     if (!view->percent) {

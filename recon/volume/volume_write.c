@@ -3,7 +3,7 @@
 
 bool volume_file_most(const struct volume *shape, enum volume_format format, size_t *bytes)
 {
-    /* Of a head, and of a node: a float32, or text. What cannot be packed grows by less than a hundredth. */
+    /* Upper bounds of a head and of a node as text. Incompressible data grow by less than a hundredth. */
     enum { HEAD = 64 << 10, TEXT = 17, PACKED_SHARE = 100 };
     size_t nodes, all, width, height;
     if (!volume_count(shape->frames, shape->size, &nodes))

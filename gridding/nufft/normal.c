@@ -47,6 +47,7 @@ struct spread {
 static void wave_fill(const struct spread *s, const int shift[3])
 {
     const double pi = 3.14159265358979323846;
+#pragma omp parallel for schedule(static) num_threads(s->dev->threads)
     for (size_t m = 0; m < s->samples; m++) {
         double turns = 0;
         for (int d = 0; d < s->dim; d++)
@@ -61,11 +62,12 @@ static void wave_fill(const struct spread *s, const int shift[3])
 static void image_put(const struct spread *s, const int shift[3])
 {
     const int *n = s->n, *twice = s->twice;
-    size_t i = 0;
-    int l[3];
-    for (l[2] = shift[2] - n[2] / 2; l[2] < shift[2] - n[2] / 2 + n[2]; l[2]++)
-        for (l[1] = shift[1] - n[1] / 2; l[1] < shift[1] - n[1] / 2 + n[1]; l[1]++)
-            for (l[0] = shift[0] - n[0] / 2; l[0] < shift[0] - n[0] / 2 + n[0]; l[0]++, i++) {
+#pragma omp parallel for collapse(2) schedule(static) num_threads(s->dev->threads)
+    for (int z = 0; z < n[2]; z++)
+        for (int y = 0; y < n[1]; y++)
+            for (int x = 0; x < n[0]; x++) {
+                const size_t i = ((size_t)z * (size_t)n[1] + (size_t)y) * (size_t)n[0] + (size_t)x;
+                const int l[3] = {shift[0] - n[0] / 2 + x, shift[1] - n[1] / 2 + y, shift[2] - n[2] / 2 + z};
                 size_t at = 0, opposite = 0;
                 bool difference = true;
                 for (int d = s->dim - 1; d >= 0; d--) {

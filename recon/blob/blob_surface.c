@@ -43,7 +43,7 @@ static int surface_report(struct blob_job *job)
     }
     json_object_set_new(job->job.report, "surface", surface);
     if (job->mesh->triangles == 0)
-        kind_job_warn(&job->job, "The density does not cross the isovalue of %g: the surface is empty.",
+        kind_job_warn(&job->job, "There is no surface: the density does not cross the isovalue of %g.",
                       job->job.request->values->value[BLOB_ISOVALUE].real);
     else if (!measure.closed)
         kind_job_warn(

@@ -36,7 +36,7 @@ static int box_choose(struct nbody_plan *plan, const struct param_values *values
     setup->periodic = boundary == NBODY_BOUNDARY_PERIODIC || (boundary == NBODY_BOUNDARY_AUTO && side > 0 && !direct);
     if (setup->periodic && !(side > 0))
         return err_set(ERR_BAD_PARAMETER, "Parameter boundary=periodic needs the box's side, which the file does not "
-                                          "tell. Pass box.");
+                                          "give. Pass box.");
     if (setup->periodic && asked <= 0 && (file[1] != file[0] || file[2] != file[0]))
         return err_set(ERR_MALFORMED_FILE, "The file's box is %g x %g x %g; a cube is expected.", file[0], file[1],
                        file[2]);

@@ -114,16 +114,16 @@ def inputs(daemon):
 def bad(daemon):
     lines = pqr().split(b"\n")
     lines[17] = lines[17].replace(b"1.5000", b"1.5O00")
-    same(daemon.fails(b"\n".join(lines), QUERY, "malformed-file")["detail"], 'Line 18, column 10 (radius): "1.5O00" is no finite number.', "sentence")
+    same(daemon.fails(b"\n".join(lines), QUERY, "malformed-file")["detail"], 'Line 18, column 10 (radius): "1.5O00" is not a finite number.', "sentence")
     problem = daemon.fails(pqr()[:-4] + b"ATOM 99 C MOL 1 1.0 2.0 3.0 0.5\n", QUERY, "malformed-file")
-    assert problem["detail"].startswith("Line 62 has 9 columns; an atom of a PQR file has 10 or 11"), problem
+    assert problem["detail"].startswith("Line 62 has 9 columns; an atom in a PQR file needs 10 or 11"), problem
     pdb = b"ATOM      1  C   MOL A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
     assert "charges=occupancy, bfactor or formal" in daemon.fails(pdb, QUERY, "malformed-file")["detail"]
     daemon.fails(b"\x89HDF\r\n\x1a\n" + bytes(100), QUERY, "unknown-format")
     daemon.fails(b"1 2 3\n", QUERY, "malformed-file")
     for query, code in (("exclusion=5", "bad-parameter"), ("box=1,2,3", "bad-parameter"), ("spacing=0", "bad-parameter"), ("matrix=recon", "unknown-parameter")):
         daemon.submit(pqr(), f"{QUERY}&{query}").problem(400, code)
-    assert "the file tells none" in daemon.fails(pqr(), QUERY + "&periodic=yes", "bad-parameter")["detail"]
+    assert "the file contains none" in daemon.fails(pqr(), QUERY + "&periodic=yes", "bad-parameter")["detail"]
     daemon.fails(pqr(), QUERY.replace("0.7", "0.01").replace("1.25", "900"), "result-too-large")
     job = run(daemon, pqr())
     answer = daemon.get(f"/v1/jobs/{job['id']}/results/potential?format=nii.gz")

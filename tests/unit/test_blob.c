@@ -272,7 +272,7 @@ static void a_surface_at_the_border_is_reported(void **state)
     set(&t, "isovalue", "1e5");
     assert_int_equal(trial_run(&t, 2, NULL), 0);
     const json_t *warning = json_array_get(json_object_get(t.outcome.report, "warnings"), 0);
-    assert_non_null(strstr(json_string_value(warning), "no surface"));
+    assert_non_null(strstr(json_string_value(warning), "is no surface"));
     trial_free(&t);
 }
 

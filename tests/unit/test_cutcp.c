@@ -393,7 +393,7 @@ static void test_refused(void **state)
     assert_int_equal(job_run(&run, fd, "spacing=0.01 padding=900", 1, NULL, NULL), ERR_NO_MEMORY);
     assert_non_null(strstr(err_last()->text, "MB are free"));
     assert_int_equal(job_run(&run, fd, "periodic=yes", 1, NULL, NULL), ERR_BAD_PARAMETER);
-    assert_non_null(strstr(err_last()->text, "the file tells none"));
+    assert_non_null(strstr(err_last()->text, "the file contains none"));
     close(fd);
     static const char *const wrong[] = {"box=1,2,3", "box=1,2 periodic=yes", "box=1,2,-3 periodic=yes",
                                         "exclusion=3 cutoff=3", "cutoff=20000"};

@@ -106,32 +106,32 @@ static void test_pqr_refused(void **state)
 {
     (void)state;
     refused(particles_pqr_decode, "REMARK\nATOM 1 C A 1 0 0 zero 1 1\n",
-            "Line 2, column 8 (z): \"zero\" is no finite number.");
+            "Line 2, column 8 (z): \"zero\" is not a finite number.");
     refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 nan 1\n",
-            "Line 1, column 9 (charge): \"nan\" is no finite number.");
+            "Line 1, column 9 (charge): \"nan\" is not a finite number.");
     refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 1e999 1 1\n",
-            "Line 1, column 8 (z): \"1e999\" is no finite number.");
-    refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1 -1\n",
-            "Line 1: the radius is -1; it is expected to be 0 or more.");
+            "Line 1, column 8 (z): \"1e999\" is not a finite number.");
+    refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1 -1\n", "Line 1: the radius is -1; it must be 0 or more.");
     refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1\n",
-            "Line 1 has 9 columns; an atom of a PQR file has 10 or 11: ATOM, serial, name, residue, chain (or none), "
-            "number, x, y, z, charge, radius, with blanks between.");
+            "Line 1 has 9 columns; an atom in a PQR file needs 10 or 11: ATOM, serial, name, residue, chain (or none), "
+            "number, x, y, z, charge, radius, separated by blanks.");
     refused(particles_pqr_decode, "CRYST1 10 10\nATOM 1 C A 1 0 0 0 1 1\n",
             "Line 1 ends after column 3; column 4 (c) is expected.");
     refused(particles_pqr_decode,
             "MODEL\nATOM 1 C A 1 0 0 0 1 1\nENDMDL\nATOM 1 C A 1 0 0 0 1 1\n"
             "ATOM 2 C A 1 0 0 0 1 1\n",
-            "Frame 2 has 2 points and frame 1 has 1; all frames of a file have the same points.");
+            "Frame 2 has 2 points and frame 1 has 1; all frames of a file must have the same number of points.");
     refused(particles_pqr_decode, "REMARK\n", "The file holds no points.");
     char line[1200];
     memset(line, 'A', sizeof line - 1);
     line[sizeof line - 1] = '\0';
-    refused(particles_pqr_decode, line, "Line 1 has 1199 characters; a line has at most 1024.");
-    refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1 1\n\x01\n", "Line 2: character 1 is 0x01, which is no text.");
+    refused(particles_pqr_decode, line, "Line 1 has 1199 characters; the limit is 1024.");
+    refused(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1 1\n\x01\n", "Line 2: character 1 is 0x01, which is not text.");
     const struct particles_wanted massive = {.needed = 1U << PARTICLE_MASS};
     refused_as(particles_pqr_decode, "ATOM 1 C A 1 0 0 0 1 1\n", &massive, ERR_MALFORMED_FILE,
-               "The file tells no mass of its points, which this kind of job needs. PQR files tell positions, charges "
-               "and radii alone.");
+               "The file does not give the mass of its points, which this kind of job needs. PQR files contain only "
+               "positions, charges "
+               "and radii.");
 }
 
 /* ---- PDB ---- */
@@ -163,14 +163,15 @@ static void test_pdb(void **state)
     assert_true(p.charge[0] == 0 && p.charge[1] == 2);
     particles_close(&p);
     refused(particles_pdb_decode, pdb,
-            "The file tells no charge of its points, which this kind of job needs. PDB files have no partial charges "
-            "and no radii: convert it with pdb2pqr, or say by charges=occupancy, bfactor or formal which column holds "
-            "the charges.");
+            "The file does not give the charge of its points, which this kind of job needs. PDB files have no partial "
+            "charges "
+            "and no radii: convert the file with pdb2pqr, or select the column that contains "
+            "the charges with charges=occupancy, bfactor or formal.");
     wanted.charges = PARTICLES_CHARGES_BFACTOR;
     refused_as(particles_pdb_decode, "ATOM      1  CA  ALA A   1      11.104   6.134  -6.504  0.25\n", &wanted,
-               ERR_MALFORMED_FILE, "Line 1, characters 61 to 66 (temperature factor): \"\" is no finite number.");
+               ERR_MALFORMED_FILE, "Line 1, characters 61 to 66 (temperature factor): \"\" is not a finite number.");
     refused_as(particles_pdb_decode, "ATOM      1  CA  ALA A   1      11.104   6.1b4  -6.504  0.25  1.00\n", &wanted,
-               ERR_MALFORMED_FILE, "Line 1, characters 39 to 46 (y): \"6.1b4\" is no finite number.");
+               ERR_MALFORMED_FILE, "Line 1, characters 39 to 46 (y): \"6.1b4\" is not a finite number.");
 }
 
 /* ---- XYZ, CSV ---- */
@@ -189,14 +190,13 @@ static void test_xyz(void **state)
     assert_true(p.radius[2] == 1.5 && p.position[11] == 1);
     particles_close(&p);
     refused(particles_xyz_decode, "1 2 3\n",
-            "The file tells no charge of its points, which this kind of job needs. A line "
-            "holds x, y, z and then that, or a first line names the columns "
-            "(x,y,z,charge).");
+            "The file does not give the charge of its points, which this kind of job needs. Add it as a column after "
+            "x, y, z, or name the columns in a header line (x,y,z,charge).");
     refused(particles_xyz_decode, "1 2 3 4\n1 2 3\n", "Line 2 has 3 columns; 4 are expected, as in the first.");
     refused(particles_xyz_decode, "1\nwater\nO 0 0 0 -0.8\nH 1 0 0 0.4\n",
-            "Line 4 is one point more than its frame was said to have.");
+            "Line 4 exceeds the number of points announced for its frame.");
     refused_as(particles_xyz_decode, "3\nwater\nO 0 0 0 -0.8\n", &charged, ERR_TRUNCATED,
-               "The file ends behind line 3, while 2 points are missing.");
+               "The file ends after line 3, but 2 points are missing.");
 }
 
 static void test_csv(void **state)
@@ -211,10 +211,11 @@ static void test_csv(void **state)
     p = read_text(particles_csv_decode, "1;2;3;4\n5;6;7;8\n");
     assert_true(p.count == 2 && p.charge[1] == 8);
     particles_close(&p);
-    refused(particles_csv_decode, "x,y,z,q\n1,2,3,4\n1,2,,4\n", "Line 3, column 3 (z): \"\" is no finite number.");
-    refused(particles_csv_decode, "x,y,charge\n1,2,3\n", "Line 1 names the columns, and not x, y and z among them.");
+    refused(particles_csv_decode, "x,y,z,q\n1,2,3,4\n1,2,,4\n", "Line 3, column 3 (z): \"\" is not a finite number.");
+    refused(particles_csv_decode, "x,y,charge\n1,2,3\n",
+            "Line 1 names the columns, but x, y and z are not among them.");
     refused(particles_csv_decode, "x,y,z,q,charge\n1,2,3,4,5\n",
-            "Line 1 names two columns of the same meaning, 4 and 5.");
+            "Line 1 names two columns with the same meaning, 4 and 5.");
 }
 
 /* ---- hostile and damaged files ---- */

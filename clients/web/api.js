@@ -10,7 +10,7 @@ export class Problem extends Error {
     }
 }
 
-/** What a request that changes something has to carry beside the cookie of a login: other sites' pages cannot send it. */
+/** A header required with the login cookie for requests that change something: pages of other sites cannot send it. */
 export const OWN = {"X-Requested-With": "mrirecond"};
 
 let onUnauthorized = () => {};

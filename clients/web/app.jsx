@@ -17,7 +17,9 @@ function condition(readiness, connection) {
     if (readiness.status === "ready")
         return readiness.queue?.held ? "No job is started, because the disk is full or failing." : "Ready for scans.";
     const reasons = Object.values(readiness.checks ?? {}).filter((check) => check !== "ok");
-    return reasons.length > 0 ? `Not ready: ${text.sentence(reasons[0]).replace(/^./, (c) => c.toLowerCase())}` : "Not ready.";
+    if (reasons.length === 0)
+        return "Not ready.";
+    return `Not ready: ${text.sentence(reasons[0]).replace(/^./, (c) => c.toLowerCase())}`;
 }
 
 function Fact({label, children, title}) {

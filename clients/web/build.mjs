@@ -1,7 +1,7 @@
-// node build.mjs MODULES OUT: bundle the page into the folder OUT, from the packages in MODULES/node_modules. Beside each
-// file lie its compressed forms (.br, .gz). licences.txt has the licence of every package of which a line is in the
-// bundle, from licences/ here where the package itself contains no text. The names of all files but index.html and
-// licences.txt contain a hash of their contents.
+// node build.mjs MODULES OUT: bundle the page into the folder OUT, from the packages in MODULES/node_modules. Each file
+// is also written in compressed form (.br, .gz). licences.txt contains the licence of every package that contributes to
+// the bundle, taken from licences/ here if the package itself has no licence text. All file names except index.html and
+// licences.txt contain a hash of the contents.
 import {createHash} from "node:crypto";
 import {mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from "node:fs";
 import {createRequire} from "node:module";
@@ -17,8 +17,7 @@ const esbuild = createRequire(join(modules, "x.js"))("esbuild");
 // Licences under which a package may be part of the page.
 const ALLOWED = ["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"];
 
-// NiiVue's reader of zarr stores, which the page does not use, brings codecs of which each contains a wasm program: they
-// are left out.
+// Leave out the codecs of NiiVue's zarr reader, which the page does not use: each contains a wasm program.
 const withoutCodecs = {
     name: "without-codecs",
     setup(build) {
@@ -66,7 +65,7 @@ function licences(inputs) {
         const inside = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
         const file = inside ? join(folder, inside) : join(here, "licences", about.name.replace("/", "-") + ".txt");
         if (!ALLOWED.includes(about.license))
-            throw new Error(`${about.name} is under ${about.license}, which is not a licence that the page may contain.`);
+            throw new Error(`${about.name} has the licence ${about.license}, which the page must not contain.`);
         const text = readFileSync(file, "utf8").trim();
         return `${about.name} ${about.version}, licence ${about.license}\n\n${text}\n`;
     }).join(`\n${"-".repeat(78)}\n\n`);

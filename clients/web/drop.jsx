@@ -36,7 +36,7 @@ function useDragging(send) {
     return over;
 }
 
-/** The kind of job for a file: the only one that takes files of this ending, else the first of those, else the first. */
+/** The kind of job for a file: the first kind that accepts files with this extension, else the first kind. */
 function kindOf(file, kinds) {
     const takes = ({inputs}) => inputs.some((input) => {
         const ending = /\((\.\w+)/.exec(input)?.[1];
@@ -61,7 +61,8 @@ export function Drop() {
     const may = useStore(mayChange);
     const known = useStore((state) => state.kinds.length > 0);
     if (!may || !known)
-        return <p class="quiet">{identity && !may ? `A token of the role ${identity.role} shows jobs, and sends none.` : ""}</p>;
+        return <p class="quiet">
+            {identity && !may ? `Your role (${identity.role}) can view jobs, but not submit any.` : ""}</p>;
     return <Sender />;
 }
 
@@ -82,12 +83,14 @@ function Sender() {
             send([...event.target.files]);
             event.target.value = "";
         }} />
-        {kinds.length > 1 && <select aria-label="Kind of job" value={kind} onChange={(event) => setKind(event.target.value)}>
+        {kinds.length > 1 && <select aria-label="Kind of job" value={kind}
+            onChange={(event) => setKind(event.target.value)}>
             <option value="">Kind by the file's name</option>
             {kinds.map(({name, help}) => <option key={name} value={name} title={help}>{name}</option>)}
         </select>}
         {uploads.length === 0 ? <p class="quiet">
-            {over ? "Let go to send." : `or drop files anywhere. ${inputs.size > 0 ? `Accepted: ${[...inputs].join("; ")}.` : ""}`}
+            {over ? "Let go to send." :
+                `or drop files anywhere. ${inputs.size > 0 ? `Accepted: ${[...inputs].join("; ")}.` : ""}`}
         </p> : <ul class="uploads">{uploads.map((upload) => <Sending key={upload.key} upload={upload} />)}</ul>}
         {over && <div class="veil" aria-hidden="true"><p>Let go to send.</p></div>}
     </section>;

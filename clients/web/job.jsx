@@ -61,7 +61,8 @@ function Proposed({job, kind, sentences}) {
     if (!useStore(mayChange))
         return null;
     return <div class="proposals">
-        {proposals(sentences, kind).filter(([name, value]) => String(job.parameters[name]) !== value).map(([name, value]) =>
+        {proposals(sentences, kind).filter(([name, value]) => String(job.parameters[name]) !== value)
+            .map(([name, value]) =>
             <button key={name + value} type="button" onClick={() => again(job, {[name]: value})}>
                 Run again with {name}={value}</button>)}
     </div>;
@@ -101,7 +102,8 @@ function Downloads({results}) {
 function Command({job, kind}) {
     const words = [`kind=${job.kind}`, ...changed(job, kind).map(({name}) => `${name}=${job.parameters[name]}`)];
     const query = words.map((word) => encodeURI(word)).join("&");
-    const line = `curl -sS --data-binary @${text.quoted(job.name || "scan.h5")} ${text.quoted(`${location.origin}/v1/jobs?${query}`)}`;
+    const file = text.quoted(job.name || "scan.h5"), url = text.quoted(`${location.origin}/v1/jobs?${query}`);
+    const line = `curl -sS --data-binary @${file} ${url}`;
     const [copied, setCopied] = useState(false);
     const copy = async () => {
         await navigator.clipboard.writeText(line);
@@ -109,7 +111,8 @@ function Command({job, kind}) {
     };
     return <section class="block">
         <div class="bar"><h3>With curl</h3>
-            {navigator.clipboard && <button type="button" class="link" onClick={copy}>{copied ? "Copied" : "Copy"}</button>}
+            {navigator.clipboard &&
+                <button type="button" class="link" onClick={copy}>{copied ? "Copied" : "Copy"}</button>}
         </div>
         <pre tabIndex={0}><code>{line}</code></pre>
     </section>;
@@ -117,7 +120,8 @@ function Command({job, kind}) {
 
 const FACTS = [["matrix", "Matrix", (value) => value.join(" × ")], ["coils", "Coils"], ["images", "Images"],
     ["samples", "Samples", (value) => value.toLocaleString("en")], ["device", "Device"],
-    ["grid", "Grid", (value) => value.join(" × ")], ["kernel_width", "Kernel width"], ["oversampling", "Oversampling"]];
+    ["grid", "Grid", (value) => value.join(" × ")], ["kernel_width", "Kernel width"],
+    ["oversampling", "Oversampling"]];
 
 function Facts({report}) {
     const known = FACTS.filter(([name]) => report[name] !== undefined && report[name] !== null);
@@ -140,12 +144,14 @@ function Title({job, editing, setEditing}) {
             <p class="quiet">
                 <span class={`state ${job.state}`}>{text.stateName(job.state)}</span>
                 {job.duration !== null && job.duration !== undefined && ` in ${text.seconds(job.duration)}`}
-                {` · ${job.kind} · ${job.client} · ${new Date(job.created).toLocaleString()} · `}<code>{job.id}</code>
+                {` · ${job.kind} · ${job.client} · ${new Date(job.created).toLocaleString()} · `}
+                <code>{job.id}</code>
             </p>
         </div>
         <div class="buttons">
             {over && <button type="button" onClick={() => again(job)}>Run again</button>}
-            {over && <button type="button" aria-expanded={editing} onClick={() => setEditing(!editing)}>Same again with…</button>}
+            {over && <button type="button" aria-expanded={editing}
+                onClick={() => setEditing(!editing)}>Same again with…</button>}
             {job.state === "succeeded" && <button type="button" aria-pressed={pinned === job.id}
                 title="Compare other jobs with this one (P)" onClick={() => pin(pinned === job.id ? null : job.id)}>
                 {pinned === job.id ? "Pinned" : "Pin"}</button>}
@@ -158,7 +164,8 @@ function Title({job, editing, setEditing}) {
 function Working({job}) {
     return <div class="image"><div class="stage working">
         <p>{job.state === "queued" ? "Waiting for a worker." : text.step(job) || text.stateName(job.state)}</p>
-        <progress max="1" value={job.state === "queued" ? undefined : job.progress} aria-label={`Progress of ${nameOf(job)}`} />
+        <progress max="1" value={job.state === "queued" ? undefined : job.progress}
+            aria-label={`Progress of ${nameOf(job)}`} />
         {job.ahead > 0 && <p class="quiet">{text.plural(job.ahead, "job")} before this one.</p>}
     </div></div>;
 }

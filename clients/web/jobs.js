@@ -14,7 +14,7 @@ function shown(job) {
 
 const touched = new Set(); // ids that the stream told while a page of the list was under way: the page is older
 
-/** Take in what the stream says of some jobs. Where the filter admits them, new ones come into the list at their place. */
+/** Apply an update of the event stream. New jobs that pass the filter are inserted at their place in the list. */
 export function take(jobs) {
     const {jobs: known, order, next} = now();
     const added = [];

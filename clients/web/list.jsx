@@ -81,7 +81,8 @@ function Row({job, index, time, selected, pinned, focused, onFocus}) {
         </span>
         <span role="gridcell" class="how"><Condition job={job} /></span>
         <span role="gridcell" class="when">
-            <time dateTime={job.created} title={new Date(job.created).toLocaleString()}>{text.age(job.created, time)}</time>
+            <time dateTime={job.created}
+                title={new Date(job.created).toLocaleString()}>{text.age(job.created, time)}</time>
             <span class="quiet">{text.seconds(job.duration)}</span>
         </span>
         <span role="gridcell" class="acts">
@@ -208,7 +209,8 @@ export function List({time}) {
     const count = useStore((state) => state.order.length);
     const next = useStore((state) => state.next);
     return <section class="list" aria-label="Jobs">
-        <div class="bar"><h2>Jobs</h2><span class="quiet">{count.toLocaleString("en")}{next ? " and more" : ""}</span></div>
+        <div class="bar"><h2>Jobs</h2>
+            <span class="quiet">{count.toLocaleString("en")}{next ? " and more" : ""}</span></div>
         <Filters />
         <Rows time={time} />
     </section>;

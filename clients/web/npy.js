@@ -37,5 +37,6 @@ export function extent(values) {
     const some = Float32Array.from({length: Math.floor(values.length / step)}, (_, i) => values[i * step]).sort();
     const at = (share) => some[Math.min(some.length - 1, Math.floor(share * some.length))] ?? 0;
     const low = Math.min(0, at(1 - SHARE)), high = at(SHARE);
-    return {low, high: high > low ? high : low + 1, least: Math.min(low, at(0)), most: Math.max(high > low ? high : low + 1, at(1))};
+    const above = high > low ? high : low + 1;
+    return {low, high: above, least: Math.min(low, at(0)), most: Math.max(above, at(1))};
 }

@@ -1,4 +1,4 @@
-// The parameters of a job: those that differ from the defaults, all of them, and the form that runs it again with others.
+// The parameters of a job: those that differ from the defaults, all of them, and the form to run it again with changes.
 import {useState} from "preact/hooks";
 import {again} from "./jobs.js";
 import * as text from "./text.js";
@@ -13,7 +13,8 @@ export function changed(job, kind) {
 export function proposals(sentences, kind) {
     const found = new Map();
     const known = new Map((kind?.parameters ?? []).map((parameter) => [parameter.name, parameter]));
-    for (const [, name, first, others] of sentences.join(" ").matchAll(/\b([a-z]\w*)=([\w.-]*\w)((?:(?:,| or|, or) [\w.-]*\w)*)/g)) {
+    const named = /\b([a-z]\w*)=([\w.-]*\w)((?:(?:,| or|, or) [\w.-]*\w)*)/g;
+    for (const [, name, first, others] of sentences.join(" ").matchAll(named)) {
         const parameter = known.get(name);
         for (const value of [first, ...(others.match(/[\w.-]*\w/g) ?? [])]) {
             const possible = parameter && (parameter.type !== "choice" || parameter.choices.includes(value));
@@ -35,7 +36,8 @@ function Field({parameter, value, onChange}) {
     const numeric = type === "int" || type === "real";
     return <>
         <input id={id} value={value} list={words.length > 0 ? `${id}-choices` : undefined} autocomplete="off"
-            placeholder={numeric ? `${min} to ${max}` : ""} inputMode={numeric && words.length === 0 ? "decimal" : undefined}
+            placeholder={numeric ? `${min} to ${max}` : ""}
+            inputMode={numeric && words.length === 0 ? "decimal" : undefined}
             onInput={(event) => onChange(event.target.value)} />
         {words.length > 0 && <datalist id={`${id}-choices`}>
             {words.map((word) => <option key={word} value={word} />)}
@@ -63,11 +65,12 @@ function Form({job, kind, close}) {
                 ref={(element) => element && !element.dataset.met && (element.dataset.met = "yes", element.focus())}
                 onInput={(event) => setFind(event.target.value)} />
             <button type="submit" class="main">
-                {different.length > 0 ? `Run with ${text.plural(different.length, "change")}` : "Run unchanged"}</button>
+                {different.length > 0 ? `Run with ${text.plural(different.length, "change")}` :
+                    "Run unchanged"}</button>
             <button type="button" onClick={close}>Close</button>
         </div>
-        {shown.map((parameter) => <div key={parameter.name} class={`field ${different.some(([name]) => name === parameter.name) ?
-            "different" : ""}`}>
+        {shown.map((parameter) => <div key={parameter.name}
+            class={`field ${different.some(([name]) => name === parameter.name) ? "different" : ""}`}>
             <label for={`parameter-${parameter.name}`}>{parameter.name}</label>
             <Field parameter={parameter} value={values[parameter.name]}
                 onChange={(value) => setValues({...values, [parameter.name]: value})} />
@@ -96,7 +99,8 @@ export function Parameters({job, kind, compared, editing, setEditing}) {
                     <th scope="row">{name}</th>
                     <td>{String(job.parameters[name]) || "(empty)"}
                         {marked.has(name) && <span class="mark" title="Not the default value"> changed</span>}
-                        {differs(name) && <span class="mark"> (the other job: {String(compared.parameters[name])})</span>}</td>
+                        {differs(name) &&
+                            <span class="mark"> (the other job: {String(compared.parameters[name])})</span>}</td>
                 </tr>)}
             </tbody></table>
         </>}

@@ -38,7 +38,8 @@ export class Planes {
     move(...by) {
         if (!this.shown)
             return;
-        this.place = this.place.map((at, axis) => Math.max(0, Math.min(this.shown.about.size[axis] - 1, at + by[axis])));
+        const {size} = this.shown.about;
+        this.place = this.place.map((at, axis) => Math.max(0, Math.min(size[axis] - 1, at + by[axis])));
         this.draw();
     }
 
@@ -96,7 +97,8 @@ export class Planes {
             context.drawImage(scratch, box.x, box.y, box.w, box.h);
             context.strokeStyle = "rgba(95, 211, 196, 0.6)";
             context.beginPath();
-            const x = box.x + (this.place[box.across] + 0.5) * box.scale, y = box.y + (this.place[box.down] + 0.5) * box.scale;
+            const x = box.x + (this.place[box.across] + 0.5) * box.scale;
+            const y = box.y + (this.place[box.down] + 0.5) * box.scale;
             context.moveTo(x, box.y);
             context.lineTo(x, box.y + box.h);
             context.moveTo(box.x, y);

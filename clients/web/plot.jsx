@@ -23,14 +23,16 @@ export function readJson(document) {
         Array.isArray(value) && value.length > 1 && value.every((item) => typeof item === "number"));
     const length = arrays[0]?.[1].length;
     const chosen = arrays.filter(([, value]) => value.length === length);
-    const facts = Object.entries(document).filter(([, value]) => ["number", "string", "boolean"].includes(typeof value));
+    const plain = ["number", "string", "boolean"];
+    const facts = Object.entries(document).filter(([, value]) => plain.includes(typeof value));
     return {names: chosen.map(([name]) => name), columns: chosen.map(([, value]) => value), facts};
 }
 
 async function load(format) {
     const response = await api.send("GET", format.href);
     const {default: uPlot} = await import("uplot");
-    const data = format.format === "csv" ? {facts: [], ...readCsv(await response.text())} : readJson(await response.json());
+    const data = format.format === "csv" ? {facts: [], ...readCsv(await response.text())} :
+        readJson(await response.json());
     return {...data, uPlot};
 }
 
@@ -42,7 +44,8 @@ function chart(element, {uPlot, names, columns}) {
         width: element.clientWidth, height: element.clientHeight - LEGEND,
         scales: {x: {time: false}},
         axes: [{...axis, label: names[0]}, axis],
-        series: [{label: names[0]}, ...names.slice(1).map((label, i) => ({label, stroke: COLOURS[i % COLOURS.length], width: 1.5}))],
+        series: [{label: names[0]},
+            ...names.slice(1).map((label, i) => ({label, stroke: COLOURS[i % COLOURS.length], width: 1.5}))],
     }, columns, element);
 }
 

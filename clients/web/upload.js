@@ -40,8 +40,10 @@ async function resumable(key, file, query) {
             endpoint: `/v1/uploads?${query}`, chunkSize: PIECE, retryDelays: RETRIES_MS,
             headers: api.OWN, metadata: {filename: file.name}, removeFingerprintOnSuccess: true,
             fingerprint: async () => ["mrirecond", query, file.name, file.size, file.lastModified].join("-"),
-            onShouldRetry: (error) => !(error.originalResponse?.getStatus() >= 400 && error.originalResponse.getStatus() < 500 &&
-                ![409, 423, 429].includes(error.originalResponse.getStatus())),
+            onShouldRetry: (error) => {
+                const status = error.originalResponse?.getStatus();
+                return !(status >= 400 && status < 500 && ![409, 423, 429].includes(status));
+            },
             onProgress: (sent) => set(key, {sent}),
             onError: (error) => reject(new api.Problem(sentenceOf(error))),
             // An upload becomes the job of the same id.
@@ -73,7 +75,7 @@ async function sendFile(file, kind, show) {
     }
 }
 
-/** Send files one after the other, so that they do not share the bandwidth, as jobs of the kinds that `kindOf` tells. */
+/** Upload files one after the other, so that they do not share the bandwidth; `kindOf` gives the kind of each job. */
 export async function sendFiles(files, kindOf) {
     let show = true;
     for (const file of files) {

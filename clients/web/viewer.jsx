@@ -16,7 +16,10 @@ const hasWebGL = () => Boolean(document.createElement("canvas").getContext("webg
 /** A viewer of volumes for this browser, and the formats that it reads, the best one first. */
 async function createViewer(canvas, onPlace) {
     if (hasWebGL())
-        return {viewer: await (await import("./volume.js")).Volume.create(canvas, onPlace), formats: ["nii.gz", "npy"], flat: false};
+        return {
+            viewer: await (await import("./volume.js")).Volume.create(canvas, onPlace),
+            formats: ["nii.gz", "npy"], flat: false,
+        };
     return {viewer: await (await import("./planes.js")).Planes.create(canvas, onPlace), formats: ["npy"], flat: true};
 }
 
@@ -60,7 +63,8 @@ function Controls({about, view, set, other, flipped, flat, playing, setPlaying})
         <Slider label="Black" least={about.least} most={about.most} step={span / STEPS} value={view.low}
             say={text.number(view.low)} onInput={(low) => set({low, high: Math.max(view.high, low + span / STEPS)})} />
         <Slider label="White" least={about.least} most={about.most} step={span / STEPS} value={view.high}
-            say={text.number(view.high)} onInput={(high) => set({high, low: Math.min(view.low, high - span / STEPS)})} />
+            say={text.number(view.high)}
+            onInput={(high) => set({high, low: Math.min(view.low, high - span / STEPS)})} />
         <button type="button" title="The window of the file"
             onClick={() => set({low: about.low, high: about.high})}>Reset window</button>
         <button type="button" aria-pressed={view.smooth} onClick={() => set({smooth: !view.smooth})}>Smooth</button>
@@ -139,7 +143,8 @@ function Image({job, result, other}) {
     useEffect(() => {
         if (!playing || !about)
             return undefined;
-        const timer = setInterval(() => setView((before) => ({...before, frame: (before.frame + 1) % about.frames})), FRAME_MS);
+        const next = (before) => ({...before, frame: (before.frame + 1) % about.frames});
+        const timer = setInterval(() => setView(next), FRAME_MS);
         return () => clearInterval(timer);
     }, [playing, about]);
 

@@ -30,7 +30,8 @@ async function imageOfArray(url) {
         }
     }
     const affine = [1, 0, 0, -size[0] / 2, 0, 1, 0, -size[1] / 2, 0, 0, 1, -size[2] / 2, 0, 0, 0, 1];
-    const file = NVImage.createNiftiArray([...size, frames, coils], [1, 1, 1, 1, 1], affine, FLOAT32, new Uint8Array(sorted.buffer));
+    const bytes = new Uint8Array(sorted.buffer);
+    const file = NVImage.createNiftiArray([...size, frames, coils], [1, 1, 1, 1, 1], affine, FLOAT32, bytes);
     return NVImage.loadFromUrl({url, buffer: file.buffer, name: "image.nii", colormap: "gray"});
 }
 
@@ -114,7 +115,8 @@ export class Volume {
     /** Show a surface instead of a volume. */
     async surface(url, format) {
         const {view} = this;
-        const mesh = await NVMesh.loadFromUrl({url, name: `surface.${format}`, gl: view.gl, rgba255: [120, 205, 195, 255]});
+        const look = {name: `surface.${format}`, gl: view.gl, rgba255: [120, 205, 195, 255]};
+        const mesh = await NVMesh.loadFromUrl({url, ...look});
         view.addMesh(mesh);
         view.setSliceType(SLICE_TYPE.RENDER);
         return {points: mesh.pts.length / 3, triangles: mesh.tris ? mesh.tris.length / 3 : 0};

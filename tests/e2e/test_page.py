@@ -347,7 +347,7 @@ def roles():
         page.press("Enter")
         page.click(row(identity))
         shown(page, identity)
-        page.see("footer:has-text('A token of the role read shows jobs, and sends none.')")
+        page.see("footer:has-text('Your role (read) can view jobs, but not submit any.')")
         same(page.evaluate("() => [...document.querySelectorAll('button')].map((b) => b.innerText)"
                            ".filter((text) => /again|delete|send/i.test(text))"), [], "buttons that change something")
 

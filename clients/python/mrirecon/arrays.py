@@ -1,12 +1,16 @@
-"""Arrays in the format npy, with numpy or without. Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"""
+"""Arrays in the format npy, with numpy or without.
+
+Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+"""
 import ast
 import io
 import struct
 
 from .errors import MrireconError
 
-# numpy's element types that memoryview knows, and how many numbers an element has.
-FORMATS = {"<f4": ("f", 1), "<f8": ("d", 1), "<c8": ("f", 2), "<c16": ("d", 2), "|u1": ("B", 1), "<u2": ("H", 1), "<i2": ("h", 1),
+# numpy's element types that memoryview supports, and the numbers per element.
+FORMATS = {"<f4": ("f", 1), "<f8": ("d", 1), "<c8": ("f", 2), "<c16": ("d", 2), "|u1": ("B", 1), "<u2": ("H", 1),
+           "<i2": ("h", 1),
            "<i4": ("i", 1), "<u4": ("I", 1), "<i8": ("q", 1), "<u8": ("Q", 1)}
 
 
@@ -18,13 +22,13 @@ def header(data):
     begin = at + struct.unpack_from(size, data, 8)[0]
     described = ast.literal_eval(data[at:begin].decode("latin-1").strip())
     if described["fortran_order"]:
-        raise ValueError("an npy file in Fortran's order")
+        raise ValueError("npy files in Fortran order are not supported")
     return described["descr"], tuple(described["shape"]), begin
 
 
 def array(data):
-    """The array of an npy file in memory: numpy's, or without numpy a memoryview of the same shape, where complex numbers
-    have a last axis of 2."""
+    """Parse an npy file in memory into a numpy array; without numpy, into a memoryview of the same shape, in which
+    complex numbers have a last axis of 2."""
     try:
         import numpy
     except ImportError:

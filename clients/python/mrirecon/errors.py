@@ -10,8 +10,8 @@ class NotReached(MrireconError):
 
 
 class Problem(MrireconError):
-    """The server refused a request. `status` is HTTP's, `code` is stable (such as "bad-parameter"), `detail` a sentence,
-    `document` the whole problem document (RFC 9457), `retry_after` seconds or None."""
+    """The server refused a request. `status` is the HTTP status, `code` a stable word (such as "bad-parameter"),
+    `detail` a sentence, `document` the whole problem document (RFC 9457), `retry_after` seconds or None."""
 
     def __init__(self, status, document, retry_after=None):
         self.status, self.document, self.retry_after = status, document, retry_after
@@ -21,7 +21,7 @@ class Problem(MrireconError):
 
 
 class JobFailed(MrireconError):
-    """A job ended otherwise than with success. `job` is the Job, `state` "failed" or "canceled", `code` the failure's."""
+    """A job did not succeed. `job` is the Job, `state` is "failed" or "canceled", `code` is that of the failure."""
 
     def __init__(self, job):
         error = job.document.get("error") or {}

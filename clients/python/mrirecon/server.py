@@ -23,9 +23,9 @@ EXTENSIONS = (".nii.gz",)  # of two words
 
 
 class Server:
-    """The service at `url` (or MRIRECON_SERVER). `token` (or MRIRECON_TOKEN) is shown with every request; `cacert` (or
-    MRIRECON_CACERT) is a file of certificates that are trusted beside the system's; `client` names the sender on a service
-    without tokens, for its quotas."""
+    """The service at `url` (or MRIRECON_SERVER). `token` (or MRIRECON_TOKEN) is sent with every request; `cacert` (or
+    MRIRECON_CACERT) is a file of certificates to trust in addition to the system's; `client` identifies the sender for
+    quotas on a service without tokens."""
 
     def __init__(self, url=None, token=None, cacert=None, client=None):
         url = url or os.environ.get("MRIRECON_SERVER") or "http://127.0.0.1:8080"
@@ -60,7 +60,7 @@ class Server:
                 broken = None
                 try:
                     connection.request(method, self._prefix + path, body, {**self._headers, **(headers or {})})
-                except (BrokenPipeError, ConnectionResetError) as error:  # refused before the body's end: the answer says why
+                except (BrokenPipeError, ConnectionResetError) as error:  # refused early: the answer has the reason
                     broken = error
                 answer = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
@@ -80,7 +80,8 @@ class Server:
         except (OSError, http.client.HTTPException, ValueError):
             document = {}
         after = answer.headers.get("Retry-After", "")
-        return Problem(answer.status, document if isinstance(document, dict) else {}, int(after) if after.isdigit() else None)
+        document = document if isinstance(document, dict) else {}
+        return Problem(answer.status, document, int(after) if after.isdigit() else None)
 
     def request(self, method, path, body=None, headers=None, timeout=STALLED):
         """One request that is not among the functions below; (status, headers, bytes of the answer)."""
@@ -113,7 +114,7 @@ class Server:
         return True
 
     def jobs(self, **filters):
-        """The jobs, newest first, one Job after the other; filters are those of GET /v1/jobs: state, client, name, since."""
+        """Yield the jobs, newest first; filters are those of GET /v1/jobs: state, client, name, since."""
         cursor = {}
         while True:
             page = self._json("GET", "/v1/jobs?" + urllib.parse.urlencode({"limit": 500, **filters, **cursor}))
@@ -127,12 +128,13 @@ class Server:
         return Job(self, self._json("GET", f"/v1/jobs/{urllib.parse.quote(identity, safe='')}"))
 
     def submit(self, scan, kind="recon", name=None, priority=None, deadline=None, patience=0, **parameters):
-        """A new Job of `scan`: the name of a file, bytes, or a file open for reading bytes. It has reached the server's disk
-        when this returns. `name` is that of the file where nothing else is given. Where the connection breaks, or the server
-        takes no jobs for now, the same submission is sent again: up to `patience` seconds for the latter; never does it
-        become two jobs. Raises Problem, NotReached, OSError."""
+        """Submit `scan`: a file name, bytes, or a file opened for reading bytes. Returns the Job once it is on the
+        server's disk. `name` defaults to the file's name. If the connection breaks, or the server accepts no jobs at the
+        moment (for up to `patience` seconds), the submission is repeated, without ever becoming two jobs. Raises
+        Problem, NotReached, OSError."""
         query = {"kind": kind, **({"name": name} if name else {}), **({"priority": priority} if priority else {}),
-                 **({"deadline": deadline} if deadline else {}), **{key: _word(value) for key, value in parameters.items()}}
+                 **({"deadline": deadline} if deadline else {}),
+                 **{key: _word(value) for key, value in parameters.items()}}
         if isinstance(scan, (str, os.PathLike)):
             if name is None:
                 query["name"] = os.path.basename(os.fspath(scan))
@@ -164,8 +166,8 @@ class Server:
             time.sleep(pause)
 
     def events(self, last=None):
-        """The events of all jobs that may be seen, for ever: (event, document, id). `last` is the id after which it goes on;
-        a connection that breaks is made again. "reset" says that the list is to be loaded (again)."""
+        """Yield the events of all visible jobs without end: (event, document, id). `last` is the id of the last event
+        seen; broken connections are re-established. After "reset", load the list of jobs (again)."""
         return self._stream("/v1/events", last)
 
     def _stream(self, path, last, until=None):
@@ -185,12 +187,14 @@ class Server:
             except (NotReached, OSError, http.client.HTTPException) as error:
                 broken += 1
                 if broken == TRIES:
-                    raise error if isinstance(error, NotReached) else NotReached(f"The events of {self.url} broke off: {error}.") from error
+                    broken = NotReached(f"The event stream of {self.url} broke off: {error}.")
+                    raise error if isinstance(error, NotReached) else broken from error
             time.sleep(PAUSE)
 
     def batch(self, scans, out, form="h5", result=None, at_a_time=8, patience=3600, **submission):
-        """Each of `scans` (file names) submitted, waited for, and a result saved in the folder `out`; yields (scan, Job, None),
-        or (scan, Job or None, exception) for one that failed, in the order given. `at_a_time` are on the server at once."""
+        """Submit each of `scans` (file names), wait for it, and save a result in the folder `out`. Yields, in the given
+        order, (scan, Job, None), or (scan, Job or None, exception) for a failure. At most `at_a_time` scans are on the
+        server at once."""
         os.makedirs(out, exist_ok=True)
         scans, sent = list(scans), []
 
@@ -251,8 +255,8 @@ class Job:
         return self
 
     def wait(self, seconds=None):
-        """Wait until the job ends, `seconds` at most; self. Raises JobFailed if it fails or is canceled, TimeoutError if it
-        has not ended. A connection that breaks is made again."""
+        """Wait until the job ends, at most `seconds`; returns self. Raises JobFailed if it fails or is canceled, and
+        TimeoutError if it has not ended. Broken connections are re-established."""
         ends = None if seconds is None else time.monotonic() + seconds
         broken = 0
         while True:
@@ -292,13 +296,13 @@ class Job:
         self.server.request("DELETE", self._path())
 
     def again(self, **parameters):
-        """A new Job of the same scan, with these parameters changed; the server must have kept the scan."""
+        """Submit the same scan again with these parameters changed, if the server kept the scan. Returns a new Job."""
         query = urllib.parse.urlencode({key: _word(value) for key, value in parameters.items()})
         answer = self.server.request("POST", self._path("/resubmit") + (f"?{query}" if query else ""))[2]
         return Job(self.server, json.loads(answer))
 
     def results(self):
-        """What the server has of this job: a list of documents with name, and formats."""
+        """The job's results on the server: a list of documents with name and formats."""
         return self.server._json("GET", self._path("/results"))["results"]
 
     def _result_path(self, name, form):
@@ -310,14 +314,15 @@ class Job:
         return self.server.request("GET", self._result_path(result, form), None, {"Accept": "*/*"})[2]
 
     def array(self, result=None):
-        """A result as an array: numpy's, or without numpy a memoryview of the same shape (complex numbers: a last axis of 2)."""
+        """A result as a numpy array; without numpy, as a memoryview of the same shape (complex: a last axis of 2)."""
         return array(self.bytes(result))
 
     def fetch(self, path, result=None, form=None):
-        """Save a result as the file `path`, whose ending selects the format where `form` does not; the path. The file is
-        complete or not there at all."""
+        """Save a result to `path`, whose extension selects the format unless `form` is given. Returns the path.
+        The file is either complete or absent."""
         name = os.path.basename(os.fspath(path))
-        form = form or next((end[1:] for end in EXTENSIONS if name.endswith(end)), os.path.splitext(name)[1][1:]) or "h5"
+        known = (end[1:] for end in EXTENSIONS if name.endswith(end))
+        form = form or next(known, os.path.splitext(name)[1][1:]) or "h5"
         where = os.path.dirname(os.path.abspath(path))
         with self.server._exchange("GET", self._result_path(result, form), None, {"Accept": "*/*"}) as answer:
             part, partial = tempfile.mkstemp(prefix=f".{name}.", dir=where)
@@ -345,7 +350,10 @@ def _word(value):
 
 
 def _events(lines):
-    """Server-sent events of an answer's lines: (event, data, id or None). https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+    """Parse the lines of an answer as server-sent events: (event, data, id or None).
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html
+    """
     event, data, identity = "message", [], None
     for line in lines:
         line = line.decode("utf-8").rstrip("\r\n")

@@ -129,8 +129,8 @@ class Server:
 
     def submit(self, scan, kind="recon", name=None, priority=None, deadline=None, patience=0, **parameters):
         """Submit `scan`: a file name, bytes, or a file opened for reading bytes. Returns the Job once it is on the
-        server's disk. `name` defaults to the file's name. If the connection breaks, or the server accepts no jobs at the
-        moment (for up to `patience` seconds), the submission is repeated, without ever becoming two jobs. Raises
+        server's disk. `name` defaults to the file's name. If the connection breaks, or the server accepts no jobs at
+        the moment (for up to `patience` seconds), the submission is repeated, without ever becoming two jobs. Raises
         Problem, NotReached, OSError."""
         query = {"kind": kind, **({"name": name} if name else {}), **({"priority": priority} if priority else {}),
                  **({"deadline": deadline} if deadline else {}),

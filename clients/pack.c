@@ -126,58 +126,59 @@ static void head_make(struct member *member, const char *type, const char *shape
     member->head[9] = (char)((member->head_bytes - PREFIX) >> 8);
 }
 
-/* The .npy header of an array of BART's, whose memory is that of the reversed axes in C order. */
-static int bart_describe(struct member *member, int which, const char *path)
+/* The shape of an array of BART's in C order: its axes reversed. */
+static void bart_shape(const struct member *member, int which, char *shape, size_t size)
 {
     const size_t *n = member->size;
-    char shape[128];
     switch (which) {
     case KSPACE:
-        if (!axes_only(member, 1U << PHASE1 | 1U << PHASE2 | 1U << COIL | 1U << TIME))
-            return axes_refuse(path, "{1, samples, readouts, coils} (and time as the eleventh)");
         if (n[TIME] > 1)
-            snprintf(shape, sizeof shape, "%zu, %zu, %zu, %zu", n[COIL], n[TIME], n[PHASE2], n[PHASE1]);
+            snprintf(shape, size, "%zu, %zu, %zu, %zu", n[COIL], n[TIME], n[PHASE2], n[PHASE1]);
         else
-            snprintf(shape, sizeof shape, "%zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1]);
-        head_make(member, "<c8", shape);
-        return 0;
+            snprintf(shape, size, "%zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1]);
+        break;
     case TRAJECTORY:
-        if (!axes_only(member, 1U << READ | 1U << PHASE1 | 1U << PHASE2) || n[READ] != 3)
-            return axes_refuse(path, "{3, samples, readouts}");
-        snprintf(shape, sizeof shape, "%zu, %zu, 3", n[PHASE2], n[PHASE1]);
-        head_make(member, "<f4", shape);
-        return 0;
+        snprintf(shape, size, "%zu, %zu, 3", n[PHASE2], n[PHASE1]);
+        break;
     case WEIGHTS:
-        if (!axes_only(member, 1U << PHASE1 | 1U << PHASE2))
-            return axes_refuse(path, "{1, samples, readouts}");
-        snprintf(shape, sizeof shape, "%zu, %zu", n[PHASE2], n[PHASE1]);
-        head_make(member, "<f4", shape);
-        return 0;
+        snprintf(shape, size, "%zu, %zu", n[PHASE2], n[PHASE1]);
+        break;
+    case NOISE:
+        snprintf(shape, size, "%zu, %zu", n[COIL], n[PHASE2] * n[PHASE1]);
+        break;
     case SENSITIVITIES:
-        if (!axes_only(member, 1U << READ | 1U << PHASE1 | 1U << PHASE2 | 1U << COIL))
-            return axes_refuse(path, "{x, y, z, coils}");
-        snprintf(shape, sizeof shape, "%zu, %zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1], n[READ]);
-        head_make(member, "<c8", shape);
-        return 0;
+        snprintf(shape, size, "%zu, %zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1], n[READ]);
+        break;
     case FIELDMAP:
-        if (!axes_only(member, 1U << READ | 1U << PHASE1 | 1U << PHASE2))
-            return axes_refuse(path, "{x, y, z}");
-        snprintf(shape, sizeof shape, "%zu, %zu, %zu", n[PHASE2], n[PHASE1], n[READ]);
-        head_make(member, "<f4", shape);
-        return 0;
-    case TIMES:
-        if (!axes_only(member, 1U << PHASE1))
-            return axes_refuse(path, "{1, samples}");
-        snprintf(shape, sizeof shape, "%zu,", n[PHASE1]);
-        head_make(member, "<f4", shape);
-        return 0;
+        snprintf(shape, size, "%zu, %zu, %zu", n[PHASE2], n[PHASE1], n[READ]);
+        break;
     default:
-        if (!axes_only(member, 1U << PHASE1 | 1U << PHASE2 | 1U << COIL))
-            return axes_refuse(path, "{1, samples, readouts, coils}");
-        snprintf(shape, sizeof shape, "%zu, %zu", n[COIL], n[PHASE2] * n[PHASE1]);
-        head_make(member, "<c8", shape);
-        return 0;
+        snprintf(shape, size, "%zu,", n[PHASE1]);
     }
+}
+
+/* The .npy header of an array of BART's. */
+static int bart_describe(struct member *member, int which, const char *path)
+{
+    static const struct {
+        unsigned axes; /* that may be longer than 1, bits */
+        const char *type, *expected;
+    } kinds[] = {
+        [KSPACE] = {1U << PHASE1 | 1U << PHASE2 | 1U << COIL | 1U << TIME, "<c8",
+                    "{1, samples, readouts, coils} (and time as the eleventh)"},
+        [TRAJECTORY] = {1U << READ | 1U << PHASE1 | 1U << PHASE2, "<f4", "{3, samples, readouts}"},
+        [WEIGHTS] = {1U << PHASE1 | 1U << PHASE2, "<f4", "{1, samples, readouts}"},
+        [NOISE] = {1U << PHASE1 | 1U << PHASE2 | 1U << COIL, "<c8", "{1, samples, readouts, coils}"},
+        [SENSITIVITIES] = {1U << READ | 1U << PHASE1 | 1U << PHASE2 | 1U << COIL, "<c8", "{x, y, z, coils}"},
+        [FIELDMAP] = {1U << READ | 1U << PHASE1 | 1U << PHASE2, "<f4", "{x, y, z}"},
+        [TIMES] = {1U << PHASE1, "<f4", "{1, samples}"},
+    };
+    char shape[128];
+    if (!axes_only(member, kinds[which].axes) || (which == TRAJECTORY && member->size[READ] != 3))
+        return axes_refuse(path, kinds[which].expected);
+    bart_shape(member, which, shape, sizeof shape);
+    head_make(member, kinds[which].type, shape);
+    return 0;
 }
 
 static int member_open(struct member *member, int which, const char *path)

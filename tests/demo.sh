@@ -28,7 +28,7 @@ fail() {
     exit 1
 }
 
-for program in mrirecond mrirecon-worker mrirecon-codec mrirecon; do
+for program in mrirecond mrirecon-worker mrirecon-codec mrirecon-send mrirecon; do
     [ -x "$bin/$program" ] || fail "$bin/$program is not there; run make first."
 done
 recon=$(dirname "$0")/../recon

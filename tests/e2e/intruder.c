@@ -1,5 +1,9 @@
 /* Stands in for mrirecon-gpu.so, which a worker opens when it has confined itself: says on stderr what it can open of
- * the files in $INTRUDER_PATHS (with colons between) and of the daemon's own. */
+ * the files in $INTRUDER_PATHS (with colons between) and of the daemon's own. It has no GPU, so the worker computes on
+ * the CPU. */
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,4 +33,16 @@ __attribute__((constructor)) static void intrude(void)
     snprintf(path, sizeof path, "/proc/%d/mem", (int)getppid());
     visit(path, O_RDONLY);
     visit("/proc/self/status", O_RDONLY);
+}
+
+static int no_gpu(struct dev *dev, int index)
+{
+    (void)dev;
+    return err_set(ERR_NO_DEVICE, "There is no GPU %d.", index);
+}
+
+const struct dev_leaf *mrirecon_gpu_leaf(void)
+{
+    static const struct dev_leaf leaf = {.abi = DEV_LEAF_ABI, .open = no_gpu};
+    return &leaf;
 }

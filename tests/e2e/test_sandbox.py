@@ -143,7 +143,8 @@ def intruder():
     with open(own, "w") as file:
         file.write("private")
     # The worker opens the GPU's part when it has confined itself.
-    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", binaries + "/mrirecon-gpu.so", os.path.join(ROOT, "tests/e2e/intruder.c")], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-I", ROOT, "-o", binaries + "/mrirecon-gpu.so",
+                    os.path.join(ROOT, "tests/e2e/intruder.c")], check=True)
     paths = [state + "/jobs.db", state + "/spool", state + "/results", own, os.path.expanduser("~")]
     with Daemon(state=state, binaries=binaries, devices="auto", environment={"INTRUDER_PATHS": ":".join(paths)}) as daemon:
         same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")

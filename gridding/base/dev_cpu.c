@@ -46,7 +46,7 @@ static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
         memory = aligned_alloc(ALIGNMENT, rounded / ALIGNMENT * ALIGNMENT);
     if (!memory)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)host_memory_available(),
-                             "%zu bytes of memory were needed and not there.", bytes);
+                             "%zu bytes of memory were needed but not available.", bytes);
     *out = memory;
     return 0;
 }

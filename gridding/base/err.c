@@ -41,7 +41,7 @@ static size_t character(const unsigned char *text)
     return c < least[length] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || formats ? 0 : length;
 }
 
-/* What others wrote is quoted in sentences, and a quotation may be cut within a character. */
+/* Sentences quote text from outside, and a quotation may be cut within a character. */
 void err_clean(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {

@@ -39,7 +39,7 @@ static const struct cgroup_files versions[] = {
      {"total_active_file", "total_inactive_file"}},
 };
 
-/* Let the limits of the group in `folder` count. */
+/* Apply the limits of the group in `folder`. */
 static void group_count(const struct cgroup_files *files, const char *folder, size_t *available, size_t *total)
 {
     char path[PATH_MAX + 64];
@@ -49,7 +49,7 @@ static void group_count(const struct cgroup_files *files, const char *folder, si
         size_t one = number_read(path, "");
         limit = one < limit ? one : limit;
     }
-    if (limit >= *total) /* also where there is none: version 1 then says some 2^63 */
+    if (limit >= *total) /* also without a limit: version 1 then has about 2^63 */
         return;
     snprintf(path, sizeof path, "%s/%s", folder, files->usage);
     size_t used = number_read(path, "");

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    PARALLEL_FROM = 1 << 15, /* elements; below, waking threads costs more than they save */
+    PARALLEL_FROM = 1 << 15, /* elements; for shorter vectors, waking threads costs more than it saves */
     SUMS = 256,              /* parts of a dot product, summed in their order */
     LANES = 8                /* independent sums of a part, so that it vectorises without reordering */
 };

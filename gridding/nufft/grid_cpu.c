@@ -136,8 +136,8 @@ static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, stride = d == 1 ? row : row * (size_t)s->grid[1];
     size_t between = d == 1 ? row * (size_t)s->grid[1] : row;
-    /* Along y only the planes of the image are there (z went first, adjoint; goes last, forward); along z all y rows
-     * are needed in the adjoint, and in the forward transform y has just filled them. */
+    /* Along y only the planes of the image are needed (z is first in the adjoint and last in the forward transform);
+     * along z all y rows are needed in the adjoint, and in the forward transform the y pass has just filled them. */
     int lines = d == 1 ? s->n[2] : s->grid[1], panels = (int)((row + PANEL - 1) / PANEL);
     int length = s->grid[d], n = s->n[d];
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
@@ -205,7 +205,7 @@ static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float 
         }
 }
 
-/* The mirror of finish_rows: image rows, deapodised and padded, through the x transform into the compact grid. */
+/* The reverse of finish_rows: image rows, deapodised and padded, through the x transform into the compact grid. */
 static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
 {
     const struct nufft_shape *s = p->shape;

@@ -22,7 +22,7 @@ struct cpu_plan {
     struct grid_cpu *grid;
 };
 
-/* Samples that are summed in float32 before their sum is added to others'. */
+/* The number of samples summed in float32 before their sum is added to the others. */
 static size_t together_of(const struct nufft_shape *s)
 {
     return s->tolerance < 5e-4 ? 256 : RANGE_TOGETHER;
@@ -86,7 +86,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
         p->lanes_most = range_cpu_lanes(p->lanes_most / 2);
     const int flat = p->lanes_most > 1 ? 24 : 16, deep[] = {16, 12, 12};
     const int tile2[3] = {flat, flat, 1};
-    /* The polynomials' own error is to vanish beside the kernel's. */
+    /* The polynomials' error must be negligible compared with the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
     rc = range_kernel_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (!rc)

@@ -7,20 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a coordinate falls: bin along this axis, cell in the bin, fraction. */
+/* The place of a coordinate: its bin along this axis, its cell in the bin, and the fraction. */
 struct place {
     int tile, cell;
     float fraction;
 };
 
-/* The bin that holds a cell, for every cell of each axis: a division less per sample and axis. */
+/* The bin of every cell of each axis: saves a division per sample and axis. */
 struct tables {
     uint16_t *tile[3];
 };
 
 static inline struct place place_of(const struct range_bins *b, const struct tables *t, int d, double k)
 {
-    k = fabs(k) < 0x1p-40 ? 0 : k; /* k is a float32: what follows is exact above that, as on the GPU */
+    k = fabs(k) < 0x1p-40 ? 0 : k; /* k is a float32; the following arithmetic adds no rounding, as on the GPU */
     double turn = k - floor(k), start = turn * b->grid[d] - 0.5 * b->width, first = ceil(start);
     int g = (int)first;
     g += g < 0 ? b->grid[d] : 0;
@@ -51,8 +51,8 @@ static int make_tables(struct tables *t, const struct range_bins *b)
     return t->tile[0] ? 0 : ERR_NO_MEMORY;
 }
 
-/* Histogram, scan, placement. histogram: [threads][bins]; each thread owns a run of the input, so placing keeps the
- * input's order. */
+/* Histogram, prefix sums, placement. histogram: [threads][bins]; each thread owns a run of the input, so the order of
+ * the input is preserved (a stable sort). */
 static void sort(struct range_bins *b, const struct tables *t, const float *k, int threads, size_t *histogram,
                  uint32_t *key)
 {
@@ -103,7 +103,7 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
     for (int d = 0; d < 3; d++) {
         int least = tile[d] > width ? tile[d] : width, tiles = d < dim ? grid[d] / least : 1;
         b->grid[d] = d < dim ? grid[d] : 1;
-        /* An even number: neighbours on the periodic axis then differ in parity. */
+        /* An even number, so that neighbours on the periodic axis differ in parity. */
         b->tiles[d] = tiles > 1 ? tiles / 2 * 2 : 1;
         b->most_cells[d] = (b->grid[d] + b->tiles[d] - 1) / b->tiles[d];
         b->bins *= (size_t)b->tiles[d];

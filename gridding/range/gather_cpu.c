@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Nodes of an axis within reach, counted on through the images of a periodic one. */
+/* The nodes of an axis within reach; on a periodic axis, numbering continues through the images. */
 struct stretch {
     long from, to;
 };
@@ -22,7 +22,7 @@ static struct stretch stretch_of(const struct sums_job *job, const struct pencil
     return from > to ? (struct stretch){0, -1} : (struct stretch){(long)from, (long)to};
 }
 
-/* The block's nodes of an axis: from `at` on as many as are of one image and fit; returns how many. */
+/* The next nodes of an axis, from `at` on, that belong to one image and fit in the block; returns their number. */
 static long take(const struct sums_job *job, struct stretch s, long at, int d, struct pencil_block *b,
                  struct pencil_point *point, double whole)
 {

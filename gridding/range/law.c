@@ -12,8 +12,8 @@
 enum { NODES = RANGE_DEGREE_MOST + 1, PROBES = 64 };
 _Static_assert((int)KERNEL_DEGREE_MOST == (int)RANGE_DEGREE_MOST, "one fit serves both");
 
-/* What is approximated on s in [-1, 1]: value(of, t) at t = 1 - (2 u / width)^2 for the cell's u, or (cell < 0) at t =
- * (s + 1) / 2. */
+/* The function to approximate on s in [-1, 1]: value(of, t) at t = 1 - (2 u / width)^2 for the cell's u, or (cell < 0)
+ * at t = (s + 1) / 2. */
 struct piece {
     double (*value)(const void *of, double t);
     const void *of;
@@ -27,7 +27,7 @@ static double piece_value(const struct piece *p, double s)
     return p->value(p->of, inside > 0 ? inside : 0);
 }
 
-/* Interpolate at the Chebyshev nodes of `degree` and turn into powers of s. */
+/* Interpolate at the Chebyshev nodes of `degree` and convert to powers of s. */
 static void fit(const struct piece *p, int degree, double power[NODES])
 {
     int n = degree + 1;
@@ -68,8 +68,8 @@ static double deviation(int degree, const double power[NODES], const double exac
     return worst;
 }
 
-/* Polynomials of one degree for all pieces, from `degree` on the lowest that errs by at most `error` (or
- * RANGE_DEGREE_MOST): returns it, and in *worst its error. */
+/* Fit polynomials of one degree to all pieces: the lowest degree from `degree` on with an error of at most `error` (at
+ * most RANGE_DEGREE_MOST). Returns the degree, and its error in *worst. */
 static int fit_pieces(int pieces, const struct piece *piece, int degree, double error, double (*power)[NODES],
                       double *worst)
 {
@@ -93,7 +93,7 @@ static int fit_pieces(int pieces, const struct piece *piece, int degree, double 
 static int check_params(const struct range_law_params *p)
 {
     if (!(p->reach > 0 && p->reach < INFINITY))
-        return err_set(ERR_BAD_PARAMETER, "A law's reach is %g: it must be above 0 and finite.", p->reach);
+        return err_set(ERR_BAD_PARAMETER, "A law's reach is %g; it must be above 0 and finite.", p->reach);
     if ((p->form == RANGE_INVERSE || p->form == RANGE_SHORT) &&
         !(p->least >= 0 && p->least < p->reach && p->soft >= 0 && p->soft < INFINITY &&
           (p->power == 1 || p->power == 3)))
@@ -111,7 +111,7 @@ static int check_params(const struct range_law_params *p)
     return 0;
 }
 
-/* Whether a law is an exponential of t, to the last digits. */
+/* Whether a law is an exponential of t to full precision. */
 static void find_exponential(struct range_law *law, double (*value)(const void *of, double t), const void *of)
 {
     law->peak = value(of, 1);
@@ -163,7 +163,7 @@ static double kaiser_bessel_value(const void *of, double t)
     return kernel_bessel_i0(k->beta * sqrt(t)) / k->peak;
 }
 
-/* From powers of s = 2 t - 1 to powers of t. */
+/* Convert powers of s = 2 t - 1 to powers of t. */
 static void shift_to_unit(int degree, double power[NODES])
 {
     double shifted[NODES] = {0};

@@ -26,7 +26,7 @@ static void overflow_destroy(struct range_overflow *o)
     free(o);
 }
 
-/* Values are to come in the order of the bins: then a bin reads them one after the other. */
+/* Values must be in the order of the bins, so that each bin reads them sequentially. */
 static int take_order(struct range_overflow *o)
 {
     o->order = malloc((o->bins->count + 1) * sizeof *o->order);
@@ -41,7 +41,7 @@ static int take_order(struct range_overflow *o)
 
 static int overflow_create(struct range_overflow **out, const struct overflow_shape *s, size_t count, const float *k)
 {
-    /* As nufft_cpu.c's: of 12 cells an axis, in 2-D larger. */
+    /* As in nufft_cpu.c: 12 cells per axis, more in 2-D. */
     const int flat[3] = {24, 24, 1}, deep[3] = {16, 12, 12};
     struct range_overflow *o = calloc(1, sizeof *o);
     if (!o)
@@ -91,11 +91,11 @@ const struct overflow_ops range_overflow_ops = {
     .scatter = overflow_scatter,
 };
 
-/* ---- how many a bin should keep ---- */
+/* ---- choice of the depth ---- */
 
-/* The GPU's time falls from `all` over `some` in a line, the CPU's and the merge's rise from `few` in one. The GPU and
- * the CPU work side by side; what neither they nor the merge explain of a probe's total is what starting and waiting
- * cost. */
+/* A linear model: the GPU's time falls from `all` through `some`; the times of the CPU and the merge rise from `few`.
+ * GPU and CPU work at the same time; the part of a probe's total that the model does not explain is the overhead of
+ * starting and waiting. */
 double overflow_expected(const struct overflow_costs *c, double overflowed)
 {
     if (overflowed <= 0)
@@ -143,7 +143,7 @@ uint32_t overflow_choose(const struct overflow_costs *costs, const uint32_t *fir
 {
     uint32_t best = largest_bin(first, bins);
     double least = overflow_expected(costs, 0);
-    /* Depths in steps of an eighth: the expectation is smooth, and no better known. */
+    /* Depths in steps of an eighth: the model is smooth and not more accurate than that. */
     for (uint32_t depth = 1, largest = best; depth<largest; depth += depth / 8> 0 ? depth / 8 : 1) {
         double seconds = overflow_expected(costs, (double)overflow_count(first, bins, depth));
         if (seconds < least) {

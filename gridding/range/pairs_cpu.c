@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { BLOCK = 128, RUN = 1 << 14 };
-enum { ROOM_FLOATS = 3 * 2 * (RUN + BLOCK + 2 * POINTS_PADDING) }; /* of a thread that moves points */
+enum { ROOM_FLOATS = 3 * 2 * (RUN + BLOCK + 2 * POINTS_PADDING) }; /* buffer of a thread for shifted points */
 
 /* A box around points. */
 struct bounds {
@@ -25,8 +25,8 @@ struct bounds {
 /* One row's run against one bin's points. */
 struct row {
     struct pair_run run;
-    struct bounds bounds; /* of the row's bins along y and z */
-    size_t first;         /* of the run, in `from` */
+    struct bounds bounds; /* indices of the row's bins along y and z */
+    size_t first;         /* range of the run in `from` */
     long image[3];
 };
 
@@ -41,26 +41,26 @@ struct pair_job {
     const struct points_cpu *to, *from;
     const struct pencils_leaf *leaf;
     double reach;
-    bool fine;          /* positions are doubles, of one set at least */
+    bool fine;          /* at least one of the sets has double positions */
     const float *value; /* sorted as `from`, padded; or NULL */
     struct task *task;
     size_t tasks;
     struct watch *watch;
     struct pair_laws laws;
     float *vectors, *scalars; /* of this channel; or NULL */
-    /* What is done with a block and a row. */
+    /* Process a block and a row. */
     void (*each)(struct block *b, const struct row *row, const struct pair_block *of);
     int edges;
     const double *edge, *edge2;
     struct pair_counts *counts; /* [threads]; NULL: sums */
 };
 
-/* A task under way. */
+/* The state of a task. */
 struct block {
     const struct pair_job *job;
     size_t first, last;
     struct bounds bounds;
-    float *room; /* [ROOM_FLOATS], where points may be moved */
+    float *room; /* [ROOM_FLOATS], buffer for shifted points */
     struct watch_pace *pace;
     double sums[BLOCK][PAIR_PARTS];
 };
@@ -81,7 +81,7 @@ static struct bounds bounds_of(const struct points_cpu *p, size_t first, size_t 
     return b;
 }
 
-/* Where a bin lies along axis d: of open axes, the outermost have no end. */
+/* The extent of a bin along axis d; on open axes, the outermost bins are unbounded. */
 static void row_bounds(const struct points_cpu *p, int d, long bin, struct bounds *b)
 {
     if (d >= p->box.dim) {
@@ -99,7 +99,7 @@ static double gap(double low, double high, double other_low, double other_high)
     return fmax(0, fmax(other_low - high, low - other_high));
 }
 
-/* Positions along axis d of points from `first` on, moved: as float32, and what is left of them. */
+/* Shifted positions along axis d of the points from `first` on: as float32, and the remainder. */
 static void move(const struct points_cpu *p, int d, size_t first, size_t count, double by, float *at, float *rest)
 {
     for (size_t i = 0; i < count; i++) {
@@ -109,8 +109,8 @@ static void move(const struct points_cpu *p, int d, size_t first, size_t count, 
     }
 }
 
-/* The block against one row's run. The points of an image, and those given as doubles, are told relative to the block's
- * low corner, and the block too. */
+/* The block against one row's run. Points of a periodic image, and points given as doubles, are taken relative to the
+ * block's low corner, as is the block. */
 static void pair_row(struct block *b, struct row *row)
 {
     const struct pair_job *job = b->job;
@@ -158,7 +158,7 @@ static void pair_run(struct block *b, const struct row *whole, size_t first, siz
     }
 }
 
-/* The row (y, z) of bins of `from` that may hold partners of the block. */
+/* The row (y, z) of bins of `from` that may contain partners of the block. */
 static void pair_rows(struct block *b, long y, long z)
 {
     const struct points_cpu *from = b->job->from;
@@ -323,7 +323,7 @@ int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums
 
 /* ---- counts ---- */
 
-/* A pair that float32 leaves in doubt. */
+/* A pair whose bin cannot be decided in float32. */
 struct doubt {
     const struct pair_job *job;
     const struct row *row;
@@ -356,7 +356,8 @@ static void add_counts(struct block *b, const struct row *row, const struct pair
     job->leaf->count(job->to->box.dim, of, &row->run, &to);
 }
 
-/* What moved positions of doubles err by: they keep 48 bits of a block's extent, which beside an open box may be long.
+/* The error of shifted double positions: they keep 48 bits of a block's extent, which may be large at the border of an
+ * open box.
  */
 static double moved_error(const struct points_cpu *p)
 {
@@ -367,7 +368,7 @@ static double moved_error(const struct points_cpu *p)
     return ldexp(extent, -46);
 }
 
-/* float32 distances err by less than a millionth of the reach times the largest coordinate they are made of. */
+/* The error of float32 distances is below a millionth of the reach times the largest coordinate involved. */
 static double table_error(const struct pair_job *job)
 {
     const double last = job->edge2[job->edges - 1];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BETWEEN_LOOKS = 1 << 18 }; /* points that are binned without a look at the listener */
+enum { BETWEEN_LOOKS = 1 << 18 }; /* points binned between two polls of the listener */
 
 static void choose_bins(struct points_cpu *p, double reach)
 {
@@ -51,7 +51,8 @@ void points_cpu_memory(const struct range_points_params *params, struct range_me
     memory->create = memory->points + (p.inputs + 1) * sizeof(uint32_t) + POINTS_ROUNDING;
 }
 
-/* Counts of bins in first[bin + 2] become starts in first[bin + 1], which placing moves on to where they belong. */
+/* Turn the counts of bins in first[bin + 2] into starts in first[bin + 1]; placement then advances each to its final
+ * value. */
 static void scan(struct points_cpu *p)
 {
     for (size_t b = 0; b < p->all; b++) {

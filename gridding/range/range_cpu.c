@@ -25,7 +25,7 @@ struct range_cpu {
     const struct points_leaf *leaf;
     int threads;
     uint32_t *order;            /* occupied bins by colour, the fullest first */
-    size_t colour[COLOURS + 1]; /* where a colour starts in `order` */
+    size_t colour[COLOURS + 1]; /* start of each colour in `order` */
     struct part *part;          /* parts of heavy bins, bin after bin */
     size_t parts, part_points;
     int extent[3];      /* cells of the largest tile */
@@ -55,7 +55,7 @@ static void bin_place(const struct range_bins *b, size_t bin, int tile[3])
     tile[2] = (int)(bin / ((size_t)b->tiles[0] * (size_t)b->tiles[1]));
 }
 
-/* Neighbours along an axis differ: its number of bins is even, or one. */
+/* Neighbours along an axis have different colours, because its number of bins is even, or one. */
 static int bin_colour(const struct range_bins *b, size_t bin)
 {
     int tile[3];
@@ -257,8 +257,8 @@ static void move_tile(float *restrict from, float *restrict to, size_t floats)
     }
 }
 
-/* A run's points summed into its tile, `together` at a time: float32 sums of many points of one sign in one place would
- * err in proportion to their number. */
+/* Sum a run's points into its tile, `together` at a time: the error of a float32 sum of many points of one sign in one
+ * place would grow with their number. */
 static void sum_run(const struct range_cpu *s, const struct points_run *run, const struct c32 *values, size_t stride)
 {
     const size_t floats = (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2];
@@ -298,7 +298,7 @@ static size_t first_part(const struct range_cpu *s, uint32_t bin)
     return low;
 }
 
-/* Where sums go: a whole grid, or the packed rows of one. */
+/* The target of the sums: a whole grid, or its packed rows. */
 struct target {
     struct c32 *cells;
     const struct range_rows *rows; /* or NULL */
@@ -389,7 +389,7 @@ void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid,
 #pragma omp parallel num_threads(s->threads)
     {
         size_t thread = (size_t)omp_get_thread_num();
-        /* Padding takes part in whole-vector reads, with weight 0: it must be finite. */
+        /* Padding is read with whole vectors and multiplied by 0, so it must be finite. */
         struct points_run padding = run_of(s, lanes, thread, 0, 0, NULL);
         clear(s, &padding);
 #pragma omp for schedule(dynamic) nowait

@@ -32,7 +32,7 @@ static struct range_row run_of(const struct range_bins *b, const uint8_t *marked
         first++;
     if (first == n)
         return (struct range_row){.cells = 0};
-    /* Once around from the first marked bin: the longest gap ends before bin `after`. */
+    /* Go once around from the first marked bin; the longest gap ends before bin `after`. */
     for (int i = 1; i <= n; i++) {
         int x = (first + i) % n;
         if (!marked[x]) {

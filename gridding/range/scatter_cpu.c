@@ -31,7 +31,7 @@ static size_t tile_count(const struct sums_job *job)
     return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
 }
 
-/* Floats of a tile of so many channels. */
+/* Size of a tile with this number of channels, floats. */
 static size_t tile_floats(const struct sums_job *job, size_t channels)
 {
     return channels * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2] + PENCIL_LANES;
@@ -55,7 +55,7 @@ static struct pencil_block tile_block(const struct sums_job *job, size_t number,
     return b;
 }
 
-/* The same nodes where they lie in the grid. */
+/* The same nodes, in the layout of the grid. */
 static struct pencil_block grid_block(const struct sums_job *job, const struct pencil_block *tile)
 {
     const int *cells = job->points->box.cells;
@@ -67,7 +67,7 @@ static struct pencil_block grid_block(const struct sums_job *job, const struct p
     return b;
 }
 
-/* Add row (y, z) of a channel of what `from` holds, and clear it there. */
+/* Add row (y, z) of a channel of `from`, and clear it in `from`. */
 static void move_row(const struct pencil_block *from, const struct pencil_block *to, int c, int y, int z)
 {
     const size_t row = (size_t)(y - from->low[1]), plane = (size_t)(z - from->low[2]), channel = (size_t)c;
@@ -144,12 +144,12 @@ static bool reaches(const struct sums_job *job, const struct pencil_point *point
     return within;
 }
 
-/* A sum under way: of some of a tile's points, in `own`, then in `to`. */
+/* The state of a sum over some of a tile's points: in `own`, then in `to`. */
 struct part {
     const struct sums_job *job;
     struct pencil_block own, to;
     int pending;       /* points in `own` */
-    size_t point_cost; /* nanoseconds that a point takes, about */
+    size_t point_cost; /* approximate time per point, ns */
     struct watch_pace pace;
 };
 
@@ -161,7 +161,7 @@ static size_t point_cost(const struct sums_job *job)
     return 50 + (size_t)(nodes * job->law.channels / 4);
 }
 
-/* Points of a run; false: to be stopped. */
+/* Sum the points of a run; false: canceled. */
 static bool add_run(struct part *part, const struct run *run)
 {
     const struct sums_job *job = part->job;
@@ -184,12 +184,12 @@ static bool add_run(struct part *part, const struct run *run)
     return true;
 }
 
-/* Points `from` to `to` (without) of those that a tile is summed from. */
+/* Sum the points `from` .. `to` - 1 of a tile. */
 static void add_points(struct part *part, size_t from, size_t to)
 {
     struct walk walk = walk_begin(part->job, &part->own);
     struct run run;
-    size_t before = 0; /* points of runs that were passed */
+    size_t before = 0; /* points in earlier runs */
     bool on = true;
     while (on && before < to && walk_next(part->job->points, &walk, &run)) {
         const size_t held = run.last - run.first;
@@ -204,14 +204,14 @@ static void add_points(struct part *part, size_t from, size_t to)
     part->pending = 0;
 }
 
-/* All tiles: how many points each is summed from; those of more than PART are cut. */
+/* Count the points near each tile; tiles with more than PART are cut. */
 struct plan {
     size_t tiles, heavy, slots;
     size_t *candidates; /* [tiles] */
     float *own, *sums;  /* a tile for each thread or slot; sums: for each slot */
 };
 
-/* More than threads, that few wait for the last. */
+/* More than threads, so that few wait for the last one. */
 static size_t slots_of(int threads)
 {
     const size_t slots = 2 * (size_t)threads + 6;
@@ -282,7 +282,7 @@ static void sum_light(const struct sums_job *job, const struct plan *plan, size_
     }
 }
 
-/* A part of a heavy tile; and the parts that are summed at a time, one in each slot. */
+/* A part of a heavy tile; and the parts that are summed at the same time, one per slot. */
 struct tile_part {
     size_t tile, part;
 };
@@ -301,7 +301,7 @@ static void window_fill(struct window *w, const struct plan *plan, struct tile_p
             *at = (struct tile_part){at->tile + 1, 0};
 }
 
-/* Parts to the grid: each row by one thread, in the order of the parts. */
+/* Add parts to the grid: each row by one thread, in the order of the parts. */
 static void move_parts(const struct sums_job *job, const struct plan *plan, const struct window *w, size_t floats)
 {
     const size_t rows = (size_t)job->tile[1] * (size_t)job->tile[2], all = rows * (size_t)job->law.channels;

@@ -212,7 +212,8 @@ static bool same_box(const struct range_box *a, const struct range_box *b)
 static int check_pair(const struct range_points *to, const struct range_points *from)
 {
     if (to->leaf != from->leaf || !same_box(&to->box, &from->box))
-        return err_set(ERR_BAD_PARAMETER, "Pairs are of points of one device in one box: these are of two.");
+        return err_set(ERR_BAD_PARAMETER,
+                       "Both sets of points of a sum over pairs must be on one device and in one box.");
     return 0;
 }
 
@@ -220,11 +221,11 @@ static int check_pair_law(const struct range_points *from, const struct range_la
 {
     int rc = law ? check_sum(from, law, channels) : 0;
     if (!rc && law && law->params.form == RANGE_SEPARABLE)
-        rc = err_set(ERR_BAD_PARAMETER, "A separable law has no pairs: take the radial form.");
+        rc = err_set(ERR_BAD_PARAMETER, "Sums over pairs cannot use a separable law: use the radial form.");
     return rc;
 }
 
-/* Of two passes, one: a listener hears of both as one work. */
+/* A listener that reports two passes as one. */
 struct half {
     const struct listener *listener;
     size_t before; /* passes done */
@@ -236,7 +237,7 @@ static int tell_half(void *context, size_t done, size_t most)
     return half->listener->progress(half->listener->context, half->before * most + done, 2 * most);
 }
 
-/* Whether one pass serves both laws. */
+/* Whether both laws can be summed in one pass. */
 static bool agree(const struct range_law *a, const struct range_law *b)
 {
     return a->params.reach == b->params.reach && a->params.least == b->params.least &&

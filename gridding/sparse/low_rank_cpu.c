@@ -11,11 +11,11 @@
 
 enum { SWEEPS_MOST = 30 };
 
-/* Of t^2: a Gram matrix' entry that is smaller moves f by less than a float32's rounding. */
+/* Relative to t^2: a smaller entry of the Gram matrix changes f by less than a float32 rounding. */
 static const double NEGLIGIBLE = 1e-7;
 
 struct low_rank {
-    size_t rows, columns; /* the most of a block: what the arrays have room for */
+    size_t rows, columns; /* the largest block: the size of the arrays */
     double *re, *im;      /* [rows][2 rows]: G, and beside it V^H */
     float *m_re, *m_im;   /* [rows][columns] */
     float *out_re, *out_im;
@@ -212,7 +212,7 @@ int sparse_low_rank_cpu(struct dev *dev, const int *n, const int *block, size_t 
     for (int d = 0; d < 3; d++)
         pixels *= (size_t)(n[d] < block[d] ? n[d] : block[d]);
     const size_t frames = (size_t)n[3], rows = frames < pixels ? frames : pixels;
-    /* A smaller block at an edge may be the other way round, and has fewer of both. */
+    /* A smaller block at an edge may have rows and columns exchanged, and has no more of either. */
     const size_t columns = frames < pixels ? pixels : frames;
     int failed = 0;
     if (!(t > 0))

@@ -78,16 +78,20 @@ static __device__ __forceinline__ float law_p(const law_gpu &law, float u2)
     return p;
 }
 
-/* 1 / r^power of a mass smoothed by a spline, r2 = r^2, root = 1 / r (pencils_simd.h has the source). */
-static __device__ __forceinline__ float law_splined(const law_gpu &law, float r2, float root)
+/* 1 / r^power of a mass smoothed by the cubic spline of radius h, r < h; root: 1 / r. V. Springel, N. Yoshida, S.D.M.
+ * White, New Astron. 6, 79, 2001, doi:10.1016/S1384-1076(01)00042-2, eq. 71 and its potential. */
+static __device__ __forceinline__ float spline_at(float h, int power, float r2, float root)
 {
-    const float unit = 1 / law.spline, x = r2 > 0 ? r2 * root * unit : 0, x2 = x * x, over = root * law.spline;
-    if (law.power == 3)
-        return unit * unit * unit *
-               (x < 0.5f ? 32.0f / 3 + x2 * (32 * x - 38.4f)
-                         : 64.0f / 3 - 48 * x + 38.4f * x2 - 32.0f / 3 * x2 * x - 1.0f / 15 * over * over * over);
-    return unit * (x < 0.5f ? 2.8f - x2 * (16.0f / 3 - x2 * (9.6f - 6.4f * x))
-                            : 3.2f - 1.0f / 15 * over - x2 * (32.0f / 3 - x * (16 - x * (9.6f - 32.0f / 15 * x))));
+    const float unit = 1 / h, x = r2 > 0 ? r2 * root * unit : 0.f, x2 = x * x, over = root * h;
+    if (power == 3) {
+        const float cube = unit * unit * unit;
+        if (x < 0.5f)
+            return cube * fmaf(x2, fmaf(32.f, x, -38.4f), 32.f / 3);
+        return cube * (64.f / 3 - 48.f * x + 38.4f * x2 - 32.f / 3 * x2 * x - 1.f / 15 * over * over * over);
+    }
+    if (x < 0.5f)
+        return unit * (2.8f - x2 * (16.f / 3 - x2 * (9.6f - 6.4f * x)));
+    return unit * (3.2f - 1.f / 15 * over - x2 * (32.f / 3 - x * (16.f - x * (9.6f - 32.f / 15 * x))));
 }
 
 /* An inverse or short law, p being its polynomial's value. 0 where r = soft = 0, and below `least`. */
@@ -95,7 +99,7 @@ static __device__ __forceinline__ float law_inverse(const law_gpu &law, float u2
 {
     const float r2 = u2 * law.reach2, softened = r2 + law.soft2, root = rsqrtf(softened);
     if (law.spline > 0 && softened < law.spline2) {
-        const float near = law_splined(law, softened, root);
+        const float near = spline_at(law.spline, law.power, softened, root);
         return law.shorter ? near - p : near * p;
     }
     if (!(softened > 0 && r2 >= law.least2))

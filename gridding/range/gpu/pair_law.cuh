@@ -28,22 +28,6 @@ template <int DEGREE> static __device__ __forceinline__ float poly_at(const floa
     return value;
 }
 
-/* 1 / r^power of a mass smoothed by the cubic spline of radius h, r < h; root: 1 / r. V. Springel, N. Yoshida, S.D.M.
- * White, New Astron. 6, 79, 2001, doi:10.1016/S1384-1076(01)00042-2, eq. 71 and its potential. */
-static __device__ __forceinline__ float spline_at(float h, int power, float r2, float root)
-{
-    const float unit = 1 / h, x = r2 > 0 ? r2 * root * unit : 0.f, x2 = x * x, over = root * h;
-    if (power == 3) {
-        const float cube = unit * unit * unit;
-        if (x < 0.5f)
-            return cube * fmaf(x2, fmaf(32.f, x, -38.4f), 32.f / 3);
-        return cube * (64.f / 3 - 48.f * x + 38.4f * x2 - 32.f / 3 * x2 * x - 1.f / 15 * over * over * over);
-    }
-    if (x < 0.5f)
-        return unit * (2.8f - x2 * (16.f / 3 - x2 * (9.6f - 6.4f * x)));
-    return unit * (3.2f - 1.f / 15 * over - x2 * (32.f / 3 - x * (16.f - x * (9.6f - 32.f / 15 * x))));
-}
-
 /* What stands for 1 / r^power; root: 1 / sqrt(softened). */
 static __device__ __forceinline__ float inverse_at(const struct pair_laws_gpu &l, int power, float softened, float root)
 {

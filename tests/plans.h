@@ -27,6 +27,7 @@ enum values { RANDOM, ONE_SIGN, CORNER_PIXEL, CENTRE_PIXEL, VALUES };
 struct plan_case {
     int dim, n[3], width;
     enum nufft_kernel kernel;
+    enum nufft_method method;              /* 0: the plan's choice */
     double oversampling, tolerance, scale; /* scale: of the data */
     size_t samples;
     enum place place;
@@ -47,6 +48,9 @@ static struct plan_case case_make(uint64_t seed, double most_samples, double lea
     for (int d = 0; d < c.dim; d++)
         c.n[d] = c.dim == 2 ? 10 + (int)(uniform(seed + 2 + (uint64_t)d) * 54)
                             : 4 + (int)(uniform(seed + 2 + (uint64_t)d) * 20);
+    if (splitmix(seed + 13) % 5 == 0)
+        c.n[splitmix(seed + 14) % (uint64_t)c.dim] = 1 + (int)(splitmix(seed + 15) % 8);
+    c.method = splitmix(seed + 16) % 3 ? 0 : (enum nufft_method)(splitmix(seed + 17) % (NUFFT_METHOD_BRICK_DENSE + 1));
     c.width = 2 + (int)(splitmix(seed + 5) % 9);
     const double least = c.kernel == NUFFT_RADIAL ? 1.5 : 1.125;
     c.oversampling = splitmix(seed + 6) % 4 ? least + (2 - least) * uniform(seed + 7) : least;
@@ -183,7 +187,8 @@ static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_inf
                                         .kernel = c->kernel,
                                         .width = c->width,
                                         .oversampling = c->oversampling,
-                                        .batch = 1};
+                                        .batch = 1,
+                                        .method = c->method};
     struct nufft *plan = NULL;
     void *device_data = NULL, *device_image = NULL;
     int rc = nufft_create(&plan, dev, &params, c->samples, k);
@@ -213,7 +218,7 @@ static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_inf
 /* A line: `what`, the error over what was expected, and which plan it is. */
 static void plan_tell(const char *what, const struct plan_case *c, const struct nufft_info *info, double error)
 {
-    printf("# %s%.2f of what was expected: error %.3g, %d-D, %d x %d x %d on %d x %d x %d, %s, %d products, %s, width "
+    printf("# %s%.3f of what was expected: error %.3g, %d-D, %d x %d x %d on %d x %d x %d, %s, %d products, %s, width "
            "%d, oversampling %.3f, tolerance %.1g, %s, %s, %zu samples, scale %g\n",
            what, error / info->expected_error, error, c->dim, c->n[0], c->n[1], c->n[2], info->grid[0], info->grid[1],
            info->grid[2], nufft_method_name(info->method), info->products,
@@ -221,24 +226,47 @@ static void plan_tell(const char *what, const struct plan_case *c, const struct 
            place_name[c->place], values_name[c->values], c->samples, c->scale);
 }
 
-/* Plans at random, from a seed on: how many err by more than they expect (told, as the worst is), or -1 where one could
- * not be made. */
-static int plans_try(struct dev *dev, int plans, uint64_t seed, double most_samples, double least_scale, double *worst)
+static int ratio_compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of how many plans the error is so small a part of what was expected: a bound that is much too large shows here. */
+static void ratios_tell(double *ratio, int plans)
+{
+    static const double part[] = {0.05, 0.25, 0.5, 0.75, 0.95};
+    qsort(ratio, (size_t)plans, sizeof *ratio, ratio_compare);
+    printf("# error over what was expected:");
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        printf("%s %.0f %% of plans below %.3f", i ? "," : "", 100 * part[i], ratio[(int)(part[i] * (plans - 1))]);
+    printf("\n");
+}
+
+struct plan_search {
+    int plans;
+    uint64_t seed;
+    double most_samples, least_scale;
+    bool all; /* tell every plan, else those that err by more than they expect, and the worst */
+};
+
+/* Plans at random, from a seed on: how many err by more than they expect, or -1 where one could not be made. */
+static int plans_try(struct dev *dev, const struct plan_search *search, double *worst)
 {
     struct plan_case worst_case = {0};
     struct nufft_info info, worst_info = {0};
-    double worst_error = 0, error;
-    int beyond = 0;
+    double worst_error = 0, error, *ratios = plan_memory((size_t)search->plans, sizeof *ratios);
+    int beyond = 0, made = 0;
     *worst = 0;
-    for (int i = 0; i < plans; i++) {
-        const struct plan_case c = case_make(seed + 100 * (uint64_t)i, most_samples, least_scale);
+    for (; made < search->plans; made++) {
+        const struct plan_case c =
+            case_make(search->seed + 100 * (uint64_t)made, search->most_samples, search->least_scale);
         if (plan_try(dev, &c, &info, &error) != 0)
-            return -1;
-        const double ratio = error / info.expected_error;
-        if (!(ratio <= 1)) {
-            beyond++;
+            break;
+        const double ratio = ratios[made] = error / info.expected_error;
+        beyond += !(ratio <= 1);
+        if (!(ratio <= 1) || search->all)
             plan_tell("", &c, &info, error);
-        }
         if (!(ratio <= *worst)) {
             *worst = ratio;
             worst_case = c;
@@ -246,8 +274,12 @@ static int plans_try(struct dev *dev, int plans, uint64_t seed, double most_samp
             worst_error = error;
         }
     }
-    plan_tell("the worst: ", &worst_case, &worst_info, worst_error);
-    return beyond;
+    if (made == search->plans) {
+        plan_tell("the worst: ", &worst_case, &worst_info, worst_error);
+        ratios_tell(ratios, made);
+    }
+    free(ratios);
+    return made == search->plans ? beyond : -1;
 }
 
 #endif

@@ -1,20 +1,27 @@
 /* Plans of the NUFFT on a GPU at random, in two and three dimensions, with both kernels: none errs by more than it
  * expects. Prints TAP; skips everything, loudly, where there is no GPU.
  *
- *   test_gpu_plans [PLANS [SEED]]   500 by default; the worst one is told */
+ *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is told, or all */
 #include "tests/gpu/tap.h"
 #include "tests/plans.h"
 
+#include <string.h>
+
 int main(int argc, char **argv)
 {
-    const int plans = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 500;
-    const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 4711;
+    const struct plan_search search = {
+        .plans = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 500,
+        .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 4711,
+        .most_samples = 60000,
+        .least_scale = 1e-30,
+        .all = argc > 3 && strcmp(argv[3], "all") == 0,
+    };
     struct dev *gpu = tap_gpu();
     double worst;
     char name[100], why[100];
-    const int beyond = plans_try(gpu, plans, seed, 60000, 1e-30, &worst);
+    const int beyond = plans_try(gpu, &search, &worst);
     must(beyond < 0, "a plan at random");
-    snprintf(name, sizeof name, "%d plans at random err by what they expect at most", plans);
+    snprintf(name, sizeof name, "%d plans at random err by what they expect at most", search.plans);
     snprintf(why, sizeof why, "%d do not, the worst by %.2f times as much", beyond, worst);
     verdict(beyond == 0, name, why);
     dev_free(gpu);

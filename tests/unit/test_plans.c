@@ -1,13 +1,14 @@
 /* Plans of the NUFFT on the CPU at random: none errs by more than it expects (nufft_info.expected_error), whatever the
  * samples' places and values and the scale of both.
  *
- *   test_plans [PLANS [SEED]]   40 plans by default; the worst one is told */
+ *   test_plans [PLANS [SEED [all]]]   40 plans by default; the worst one is told, or all */
 #include "gridding/base/err.h"
 #include "tests/plans.h"
 #include "tests/unit/allocate.h"
 
-static int plans = 40;
-static uint64_t first_seed = 4711;
+#include <string.h>
+
+static struct plan_search search = {.plans = 40, .seed = 4711, .least_scale = 1e-35};
 
 static void no_plan_errs_by_more_than_it_expects(void **state)
 {
@@ -15,12 +16,14 @@ static void no_plan_errs_by_more_than_it_expects(void **state)
     struct dev *dev;
     double worst;
     assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
-    const int beyond = plans_try(dev, plans, first_seed, plans > 100 ? 60000 : 5000, 1e-35, &worst);
+    search.most_samples = search.plans > 100 ? 60000 : 5000;
+    const int beyond = plans_try(dev, &search, &worst);
     dev_free(dev);
     if (beyond < 0)
         fail_msg("%s", err_last()->text);
     if (beyond > 0)
-        fail_msg("%d of %d plans err by more than they expect, by up to %.2f times as much", beyond, plans, worst);
+        fail_msg("%d of %d plans err by more than they expect, by up to %.2f times as much", beyond, search.plans,
+                 worst);
 }
 
 /* Sums of float32 would err by the number of samples times 2^-25 where all have one sign and one place. */
@@ -54,8 +57,9 @@ static void many_samples_in_one_place_do_not_err_more(void **state)
 
 int main(int argc, char **argv)
 {
-    plans = argc > 1 ? atoi(argv[1]) : plans;
-    first_seed = argc > 2 ? strtoull(argv[2], NULL, 10) : first_seed;
+    search.plans = argc > 1 ? atoi(argv[1]) : search.plans;
+    search.seed = argc > 2 ? strtoull(argv[2], NULL, 10) : search.seed;
+    search.all = argc > 3 && strcmp(argv[3], "all") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_plan_errs_by_more_than_it_expects),
         cmocka_unit_test(many_samples_in_one_place_do_not_err_more),

@@ -9,7 +9,7 @@
  *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
  *              iterations: the step has none. At most ten a second, and none that says what was said before
  *     shown    {id, bytes}
- *              so many bytes of the job's live file are complete images
+ *              so many bytes of the live file are complete images; of a job, or of one that is only prepared
  *     done     {id, report: {...}}
  *              every result is written, and the worker has closed it; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
@@ -20,18 +20,19 @@
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
  *     job      {id, kind, parameters: {name: text}, files: ["image.h5", ...], room: {most, most_of, free},
- *               checkpoint: bool, live: bytes}
+ *               checkpoint: bool, live?: bytes}
  *              + fds [input file, an empty file for each of `files`, in their order: the native one of each result that
  *              the parameters ask for, the default result's first, and those of other formats that the sender waits
  *              for. One of these stays empty where the result cannot be brought into its format; a native one never;
  *              and, with `checkpoint`, the file of the job's checkpoint, as an earlier attempt left it; and, with
- *              `live` not -1, a file to which the default result's images are appended as messages of an MRD stream,
- * each as soon as it is made, behind the `live` bytes that were told of before (daemon/queue/live.h)] room: bytes that
- * the results may take together, as struct job_room (recon/kind_run.h) has them prepare  {id, kind, parameters,
- * arriving: bool} + fd [input file] a hint, answered by nothing: this job may be next. Its input is read beside the job
- * that runs, or before there is one. A second hint replaces the first. arriving: the file is still being written, and
- * complete when its job begins forget   {id}                    it will not come cancel   {id} answered by failed with
- * code "canceled" ping     {}                      answered also while a job runs
+ *              `live` (-1: none), a file to which the default result's images are appended as messages of an MRD
+ * stream, each as soon as it is made, behind the `live` bytes that were told of before (daemon/queue/live.h)] room:
+ * bytes that the results may take together, as struct job_room (recon/kind_run.h) has them prepare  {id, kind,
+ * parameters, arriving: bool, live?: bytes} + fds [input file; its live file, as with a job] a hint, answered by
+ * nothing: this job may be next. Its input is read beside the job that runs, or before there is one. A second hint
+ * replaces the first. arriving: the file is still being written, and complete when its job begins. A worker without a
+ * job computes of it what is complete forget   {id}                    it will not come cancel   {id} answered by
+ * failed with code "canceled" ping     {}                      answered also while a job runs
  *
  * The daemon closing its end tells the worker to stop at once.
  */

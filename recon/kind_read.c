@@ -11,6 +11,7 @@ struct decode_limits job_decode_limits(const struct job_request *request)
         .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
         .arriving = request->arriving,
+        .live = request->live,
     };
 }
 

@@ -54,6 +54,7 @@ struct job_request {
     uint64_t memory_bytes;   /* the most host memory that what was read may take; 0: three quarters of what is free */
     double decode_seconds;   /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
     const _Atomic bool *arriving; /* NULL: the input is complete; else as struct decode_limits has it */
+    _Atomic int *live;            /* likewise */
     double begun;                 /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
     void *cache;                  /* of kind_run.cache_create(); may be NULL: nothing is kept */
     struct job_room room;
@@ -61,6 +62,7 @@ struct job_request {
      * when the job has ended. */
     const struct checkpoint *checkpoint;
     const struct job_show *show; /* NULL: nobody is shown anything before the end */
+    const void *ahead;           /* of kind_run.ahead_create(), for this job; NULL: nothing was computed ahead */
 };
 
 /* One result of a job, by its name in the kind's table. */
@@ -102,6 +104,15 @@ struct kind_run {
      * be NULL: nothing is. Fails with ERR_NO_MEMORY. */
     int (*cache_create)(void **cache);
     void (*cache_free)(void *cache);
+    /* What is computed of an input while it arrives, by the thread that owns the device. All three may be NULL: nothing
+     * is. It changes nothing but time: run() takes from request->ahead what it would compute alike.
+     * ahead_create: `memory` (taken) is what decode_limits.live gave. ahead_go: compute what has become complete, and
+     * tell request->show; *over: there is nothing more to come. Fail as run(); after another failure than ERR_CANCELED
+     * ahead_go() is not called again. */
+    int (*ahead_create)(void **ahead, int memory);
+    int (*ahead_go)(void *ahead, struct dev *dev, const struct job_request *request,
+                    const struct job_listener *listener, bool *over);
+    void (*ahead_free)(void *ahead);
 };
 
 /* For read(): the limits that a job sets to decoding its input, and the poll of recon/codec/decoder.h that tells its

@@ -1,6 +1,7 @@
 #include "daemon/mrd/mrd_session.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/http/submission.h"
 #include "daemon/mrd/mrd_config.h"
 #include "daemon/mrd/mrd_frame.h"
@@ -188,17 +189,31 @@ static int broken(const struct arrival *arrival, const char *how)
         (unsigned long long)arrival->acquisitions, (unsigned long long)arrival->frame.at, how);
 }
 
-/* Wait for bytes. A new client has to send its first message soon; a scanner may pause for long. */
+/* Wait for bytes, and send images that are ready as far as the client takes them: it may send all it has before it
+ * reads any. A new client has to send its first message soon; a scanner may pause for long. */
 static int input_wait(const struct arrival *arrival)
 {
     const struct mrd_session *session = arrival->session;
     const struct options *options = session->service->core.options;
     const int64_t seconds = arrival->frame.messages ? options->mrd_idle_timeout : options->header_timeout;
-    struct pollfd fds[] = {{.fd = session->socket, .events = POLLIN}, {.fd = session->stop, .events = POLLIN}};
-    int ready = poll(fds, 2, (int)(1000 * seconds));
-    if (fds[1].revents)
-        return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
-    return ready == 0 ? broken(arrival, "nothing came for a long time") : 0;
+    const struct mrd_line line = {session->socket, session->stop, 0};
+    const double end = clock_seconds() + (double)seconds;
+    for (;;) {
+        const bool waits = mrd_images_wait(arrival->images);
+        struct pollfd fds[] = {{.fd = session->socket, .events = (short)(waits ? POLLIN | POLLOUT : POLLIN)},
+                               {.fd = session->stop, .events = POLLIN},
+                               {.fd = arrival->images->event, .events = POLLIN}};
+        const double left = end - clock_seconds();
+        const int ready = poll(fds, 3, left > 0 ? (int)(1000 * left) + 1 : 0);
+        if (fds[1].revents)
+            return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
+        if (ready == 0)
+            return broken(arrival, "nothing came for a long time");
+        if ((fds[0].revents & POLLOUT) && !mrd_images_push(arrival->images, &line))
+            return broken(arrival, "the client ended the connection");
+        if (fds[0].revents & ~POLLOUT)
+            return 0;
+    }
 }
 
 /* Receive until CLOSE. Fails with what is wrong with the stream, ERR_TRUNCATED (it broke off), ERR_DRAINING. */
@@ -247,6 +262,47 @@ static bool failure_keep(struct arrival *arrival, const struct err *failure)
     return kept;
 }
 
+/* The commit of a job, which waits for the disk, in a thread of its own: images are sent meanwhile. */
+struct commit {
+    struct arrival *arrival;
+    int done; /* eventfd */
+    int rc;
+    struct err failure;
+};
+
+static void *commit_run(void *of)
+{
+    struct commit *commit = of;
+    struct arrival *arrival = commit->arrival;
+    commit->rc = submission_commit(arrival->session->service, &arrival->job, &arrival->upload);
+    commit->failure = *err_last();
+    eventfd_write(commit->done, 1);
+    return NULL;
+}
+
+static int arrival_commit(struct arrival *arrival)
+{
+    const struct mrd_session *session = arrival->session;
+    const struct mrd_line line = {session->socket, session->stop, 0};
+    struct commit commit = {.arrival = arrival, .done = eventfd(0, EFD_CLOEXEC)};
+    pthread_t thread;
+    const bool beside = commit.done >= 0 && arrival->images->core &&
+                        thread_start(&thread, commit_run, &commit, "stores a scan of an MRD session") == 0;
+    bool sends = beside;
+    struct pollfd fds[] = {{.fd = commit.done, .events = POLLIN}, {.fd = arrival->images->event, .events = POLLIN}};
+    if (!beside)
+        commit_run(&commit);
+    while (sends && poll(fds, 2, -1) >= 0 && !fds[0].revents) {
+        if (mrd_images_wait(arrival->images) && !mrd_images_push(arrival->images, &line))
+            sends = false;
+    }
+    if (beside)
+        pthread_join(thread, NULL);
+    if (commit.done >= 0)
+        close(commit.done);
+    return commit.rc ? err_restore(&commit.failure) : 0;
+}
+
 /* Receive the stream and make it a job. *id: "": the client sent nothing but CLOSE. */
 static int job_receive(const struct mrd_session *session, struct mrd_images *images, char id[JOB_ID])
 {
@@ -258,7 +314,7 @@ static int job_receive(const struct mrd_session *session, struct mrd_images *ima
     arrival->upload.fd = -1;
     int rc = stream_receive(arrival);
     if (!rc && arrival->upload.spool)
-        rc = submission_commit(session->service, &arrival->job, &arrival->upload);
+        rc = arrival_commit(arrival);
     if (!rc && *arrival->job.id) {
         char how[96];
         snprintf(how, sizeof how, "accepted over MRD, %llu acquisitions, %llu waveforms ignored",
@@ -296,11 +352,10 @@ static bool end_wait(const struct mrd_session *session, struct mrd_images *image
         ended = waits && job_state_is_final(job->state);
         if (waits && !ended) {
             job_clear(job);
-            poll(fds, 4, (int)(1000 * LOOK_SECONDS));
+            waits = !mrd_images_wait(images) || mrd_images_flush(images, line);
+            poll(fds, 4, waits ? (int)(1000 * LOOK_SECONDS) : 0);
             eventfd_read(event, &woken);
-            waits = entered && !fds[1].revents && !fds[2].revents;
-            if (waits && mrd_images_wait(images))
-                waits = mrd_images_flush(images, line);
+            waits = waits && entered && !fds[1].revents && !fds[2].revents;
         }
         waiters_leave(core->waiters, &waiter);
     }

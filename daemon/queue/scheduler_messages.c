@@ -96,6 +96,12 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         return false;
     }
     *reason = "sent an unexpected message";
+    if (strcmp(type, "shown") == 0 && id) {
+        /* The worker may have sent it before it learnt that the job is another's, or has gone. */
+        if (strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0)
+            live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes")));
+        return true;
+    }
     if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
         strcmp(id, slot->running.job.id) != 0)
         return false;
@@ -106,10 +112,6 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
     }
     if (strcmp(type, "progress") == 0) {
         slot_progress(scheduler, slot, message);
-        return true;
-    }
-    if (strcmp(type, "shown") == 0) {
-        live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes")));
         return true;
     }
     if (strcmp(type, "done") != 0)

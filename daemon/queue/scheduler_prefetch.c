@@ -15,11 +15,16 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
-static void prefetch_send(struct worker_slot *slot, const struct job *job, int scan, bool arriving, bool of_row)
+static void prefetch_send(const struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
+                          bool arriving, bool of_row)
 {
+    int64_t shown = 0;
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
-    worker_prepare(&slot->worker, job, scan, arriving);
+    const int live = arriving ? live_file(scheduler->core.live, job->id, &shown) : -1;
+    worker_prepare(&slot->worker, job, scan, arriving, live, shown);
+    if (live >= 0)
+        close(live);
     slot->worker.prefetched_early = of_row;
 }
 
@@ -63,7 +68,7 @@ void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
         if (*next.job.id && strcmp(scheduler->slot[i].worker.prefetched, next.job.id) == 0)
             best = NULL;
     if (*next.job.id && best)
-        prefetch_send(best, &next.job, next.scan, next.arriving, true);
+        prefetch_send(scheduler, best, &next.job, next.scan, next.arriving, true);
     announcement_clear(&next);
 }
 
@@ -113,7 +118,7 @@ void prefetch_next(struct scheduler *scheduler)
             return;
         int scan;
         if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
-            prefetch_send(slot, &job, scan, false, false);
+            prefetch_send(scheduler, slot, &job, scan, false, false);
             close(scan);
         }
         job_clear(&job);

@@ -98,12 +98,14 @@ int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_c
     return rc;
 }
 
-void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving)
+void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving, int live, int64_t shown)
 {
+    const int files[] = {scan, live};
     if (worker_send(worker,
-                    json_pack("{s:s, s:s, s:s, s:O, s:b}", "type", "prepare", "id", job->id, "kind", job->kind,
-                              "parameters", job->parameters, "arriving", arriving),
-                    &scan, 1) == 0)
+                    json_pack("{s:s, s:s, s:s, s:O, s:b, s:I}", "type", "prepare", "id", job->id, "kind", job->kind,
+                              "parameters", job->parameters, "arriving", arriving, "live",
+                              (json_int_t)(live >= 0 ? shown : -1)),
+                    files, 1 + (live >= 0)) == 0)
         memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
 }
 

@@ -48,7 +48,7 @@ int worker_start(struct worker *worker, const struct options *options);
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count);
 
 /* PREFETCH: send "prepare" (`arriving`: the scan is still being written), or "forget". Hints: failures are ignored. */
-void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving);
+void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving, int live, int64_t shown);
 void worker_forget(struct worker *worker);
 
 /* Handle "hello". Fails with ERR_BAD_REQUEST (another version of the protocol). */

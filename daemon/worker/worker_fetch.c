@@ -35,6 +35,7 @@ struct entry {
     bool modest;          /* is read, or was, with the limits of what is read ahead */
     bool follow;          /* likewise, while it was still being written */
     atomic_bool arriving; /* it still is */
+    atomic_int live;      /* the memory that it is read into, for fetcher_live(); -1: none, or it was taken */
     atomic_bool stop;
     int rc; /* READ: of the kind's read() */
     struct err failure;
@@ -65,6 +66,8 @@ static void entry_empty(struct entry *entry)
 {
     if (entry->own)
         close(entry->fd);
+    if (entry->state != EMPTY && entry->live >= 0)
+        close(entry->live);
     if (entry->input)
         kind_run_find(entry->kind)->input_free(entry->input);
     *entry = (struct entry){.state = EMPTY};
@@ -86,7 +89,7 @@ static struct entry *entry_make(struct fetcher *f, const char *id, const struct 
     struct entry *entry = f->entry[0].state == EMPTY ? &f->entry[0] : &f->entry[1];
     if (entry->state != EMPTY)
         return NULL;
-    *entry = (struct entry){.state = WAITING, .kind = kind, .values = *values, .fd = fd, .own = own};
+    *entry = (struct entry){.state = WAITING, .kind = kind, .values = *values, .fd = fd, .own = own, .live = -1};
     snprintf(entry->id, sizeof entry->id, "%s", id);
     return entry;
 }
@@ -130,6 +133,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     entry->follow = entry->arriving;
     request.arriving = entry->follow ? &entry->arriving : NULL;
     request.input_stays = true; /* the daemon writes no file of its spool twice, and removes it by its name alone */
+    request.live = entry->follow ? &entry->live : NULL;
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
@@ -231,6 +235,15 @@ void fetcher_forget(struct fetcher *f, const char *id)
     if (entry && !entry->wanted)
         entry_drop(f, entry);
     pthread_mutex_unlock(&f->lock);
+}
+
+bool fetcher_live(struct fetcher *f, const char *id, int *memory)
+{
+    pthread_mutex_lock(&f->lock);
+    struct entry *entry = entry_find(f, id);
+    *memory = entry ? atomic_exchange(&entry->live, -1) : -1;
+    pthread_mutex_unlock(&f->lock);
+    return entry != NULL;
 }
 
 void fetcher_tend(struct fetcher *f)

@@ -24,6 +24,10 @@ void fetcher_prefetch(struct fetcher *fetcher, const char *id, const struct kind
 /* Forget the input of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
 void fetcher_forget(struct fetcher *fetcher, const char *id);
 
+/* The memory that the input of job `id` is read into while it arrives, once, as decode_limits.live has it: *memory, the
+ * caller's; -1: not yet, or not any more. False: no such input is read ahead. Any thread. */
+bool fetcher_live(struct fetcher *fetcher, const char *id, int *memory);
+
 /* The input of job `id`: wait for what is read ahead, or have it read from `fd` (stays the caller's). `listener` is
  * asked meanwhile. *out is the caller's, kind_run.input_free(). One thread. Fails as kind_run.read(). */
 int fetcher_take(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,

@@ -2,12 +2,14 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/disk.h"
+#include "daemon/wire.h"
 #include "gridding/base/err.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds, int count)
 {
@@ -107,4 +109,25 @@ int result_files_write(const struct result_files *files, const struct job_outcom
     json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
     const struct writing *failed = first.rc != 0 ? &first : &others;
     return failed->rc == 0 ? promise_check(files, outcome) : err_restore(&failed->failure);
+}
+
+void live_file_show(void *of_job, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                    const void *of)
+{
+    struct live_file *file = of_job;
+    const int64_t before = file->bytes;
+    for (; file->shown < count && file->fd >= 0; file->shown++) {
+        const int64_t from = (int64_t)(file->shown * bytes), end = from + (int64_t)bytes;
+        if (end <= file->bytes)
+            continue;
+        if (lseek(file->fd, from, SEEK_SET) < 0 || write(of, file->shown, file->fd) != 0)
+            file->fd = -1;
+        else
+            file->bytes = end;
+    }
+    if (file->bytes == before)
+        return;
+    json_t *message = json_pack("{s:s, s:s, s:I}", "type", "shown", "id", file->id, "bytes", (json_int_t)file->bytes);
+    wire_send(file->socket, message, NULL, 0);
+    json_decref(message);
 }

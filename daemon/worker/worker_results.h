@@ -14,6 +14,19 @@ struct result_files {
     int count;
 };
 
+/* Where the images of a job are shown as soon as they are made (daemon/queue/live.h). One thread. */
+struct live_file {
+    int fd; /* the caller's; -1: nothing is shown */
+    int socket;
+    const char *id;
+    size_t shown;  /* images that are in the file, or cannot be shown */
+    int64_t bytes; /* that were told of, also by an attempt before this one */
+};
+
+/* For struct job_show: append images, and tell the daemon. Those that cannot be written come with the job's end. */
+void live_file_show(void *file, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                    const void *of);
+
 /* Read the message's names of `count` files: ["image.h5", ...]. Fails with ERR_BAD_REQUEST. */
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds,
                       int count);

@@ -10,6 +10,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/disk.h"
 #include "daemon/wire.h"
+#include "daemon/base/thread.h"
+#include "daemon/worker/worker_ahead.h"
 #include "daemon/worker/worker_fetch.h"
 #include "daemon/worker/worker_progress.h"
 #include "daemon/worker/worker_results.h"
@@ -25,7 +27,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
+enum {
+    STOP_SECONDS = 1, /* how long a running job may take to notice that the daemon is gone */
+    LOOK_MS = 2       /* between two looks at an input that arrives */
+};
 
 /* A job as it arrives. Its files are the input, the results to be written, its checkpoint, if it keeps one, and its
  * live file, if a session waits for it. */
@@ -41,7 +46,9 @@ struct worker_process {
     struct dev *dev;
     const struct worker_options *options;
     struct fetcher *fetcher;
+    struct ahead *ahead;
     struct reporter *reporter;
+    bool failed;                   /* the main thread's: the device has */
     const struct kind_run *cached; /* these two are the main thread's: the kind whose cache it is */
     void *cache;
     pthread_mutex_t lock;
@@ -49,6 +56,7 @@ struct worker_process {
     /* under lock: */
     struct order order;                    /* waiting to be run; its id stays while it runs, "" where none does */
     bool gone;                             /* the daemon closed its end */
+    bool told;                             /* an input arrives, which the main thread has not looked at */
     size_t memory_available, memory_total; /* of the device, when it was last idle: the device is the main thread's */
     atomic_bool cancel;                    /* the job order.id is to stop */
 };
@@ -80,6 +88,13 @@ static const char *text_of(const json_t *message, const char *name)
     return text ? text : "";
 }
 
+/* The bytes of the live file that were told of; -1: no live file came with the message. */
+static int64_t live_of(const json_t *message)
+{
+    const json_t *live = json_object_get(message, "live");
+    return json_is_integer(live) ? json_integer_value(live) : -1;
+}
+
 static void fds_close(const int *fds, int count)
 {
     for (int i = 0; i < count; i++)
@@ -100,6 +115,7 @@ static void job_receive(struct worker_process *w, json_t *message, const int *fd
         pthread_cond_signal(&w->changed);
     }
     pthread_mutex_unlock(&w->lock);
+    ahead_interrupt(w->ahead, id);
     if (taken)
         return;
     fds_close(fds, fd_count);
@@ -129,11 +145,22 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
 {
     const struct kind *kind;
     struct param_values values;
-    if (fd_count == 1 && parameters_read(message, &kind, &values) == 0)
-        fetcher_prefetch(w->fetcher, text_of(message, "id"), kind, &values, fds[0],
-                         json_is_true(json_object_get(message, "arriving")));
-    else
+    const char *id = text_of(message, "id");
+    const bool arriving = json_is_true(json_object_get(message, "arriving"));
+    if (fd_count < 1 || fd_count > 2 || parameters_read(message, &kind, &values) != 0) {
         fds_close(fds, fd_count);
+        return;
+    }
+    fetcher_prefetch(w->fetcher, id, kind, &values, fds[0], arriving);
+    if (!arriving) {
+        fds_close(fds + 1, fd_count - 1);
+        return;
+    }
+    ahead_expect(w->ahead, id, kind, &values, fd_count > 1 ? fds[1] : -1, live_of(message));
+    pthread_mutex_lock(&w->lock);
+    w->told = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void *reader(void *context)
@@ -154,11 +181,15 @@ static void *reader(void *context)
         } else {
             fds_close(fds, fd_count);
             pthread_mutex_lock(&w->lock);
-            if (strcmp(type, "cancel") == 0 && strcmp(w->order.id, text_of(message, "id")) == 0)
-                w->cancel = true;
+            const bool cancel = strcmp(type, "cancel") == 0 && strcmp(w->order.id, text_of(message, "id")) == 0;
+            w->cancel = w->cancel || cancel;
             pthread_mutex_unlock(&w->lock);
-            if (strcmp(type, "forget") == 0)
+            if (cancel)
+                ahead_interrupt(w->ahead, "");
+            if (strcmp(type, "forget") == 0) {
                 fetcher_forget(w->fetcher, text_of(message, "id"));
+                ahead_forget(w->ahead, text_of(message, "id"));
+            }
             if (strcmp(type, "ping") == 0) {
                 status_send(w);
                 fetcher_tend(w->fetcher);
@@ -171,6 +202,7 @@ static void *reader(void *context)
     w->cancel = true;
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
+    ahead_interrupt(w->ahead, "");
     /* The main thread stops at its next report of progress; a device that hangs must not keep the process. */
     sleep(STOP_SECONDS);
     _exit(0);
@@ -236,46 +268,19 @@ struct running {
     struct job_outcome outcome;
 };
 
-/* Where the images of a job are shown as soon as they are made. */
-struct live_file {
-    int fd, socket;
-    const char *id;
-    size_t shown;  /* images that are in the file, or are not to be shown again */
-    int64_t bytes; /* that were told of, also by an attempt before this one */
-};
-
-/* For struct job_show. Images that cannot be written have only their end to wait for, as without a live file. */
-static void images_show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                        const void *of)
-{
-    struct live_file *file = context;
-    for (; file->shown < count && file->fd >= 0; file->shown++) {
-        const int64_t from = (int64_t)(file->shown * bytes), end = from + (int64_t)bytes;
-        if (end <= file->bytes)
-            continue;
-        if (lseek(file->fd, from, SEEK_SET) < 0 || write(of, file->shown, file->fd) != 0)
-            file->fd = -1;
-        else
-            file->bytes = end;
-    }
-    json_t *message = json_pack("{s:s, s:s, s:I}", "type", "shown", "id", file->id, "bytes", (json_int_t)file->bytes);
-    wire_send(file->socket, message, NULL, 0);
-    json_decref(message);
-}
-
 /* Read the input, or take what was read ahead, and compute. */
 static int job_compute(struct worker_process *w, const struct order *order, const struct job_listener *listener,
                        struct running *job)
 {
     struct param_values values;
     const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
-    const json_t *told = json_object_get(order->message, "live");
-    const json_int_t shown = json_integer_value(told);
-    const bool live = json_is_integer(told) && shown >= 0;
+    int64_t shown = live_of(order->message);
+    const void *ahead = ahead_of(w->ahead, order->id, &shown);
+    const bool live = shown >= 0;
     const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1 - live]};
     struct live_file file = {
         .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};
-    const struct job_show show = {&file, images_show};
+    const struct job_show show = {&file, live_file_show};
     double begun = clock_seconds();
     int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
     if (rc == 0)
@@ -293,6 +298,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
         request.room = room_read(order, &job->files);
         request.checkpoint = checkpoint ? &kept : NULL;
         request.show = live ? &show : NULL;
+        request.ahead = ahead;
         rc = run->run(&job->outcome, w->dev, &request, listener, job->input);
     }
     if (rc == 0)
@@ -323,6 +329,7 @@ static int job_run(struct worker_process *w, const struct order *order)
     if (rc != 0)
         failed_send(w, order->id, fatal, put_back);
     job_outcome_free(&job.outcome);
+    ahead_end(w->ahead, order->id);
     if (job.input)
         kind_run_find(job.kind)->input_free(job.input); /* it takes the kernel a while, and the daemon has its answer */
     return fatal;
@@ -342,7 +349,28 @@ static int hello_send(struct worker_process *w)
     return rc;
 }
 
-/* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end. */
+/* While there is no job, under the lock: compute of an input that arrives, or wait. Fails with ERR_DEVICE. */
+static int spend_time(struct worker_process *w)
+{
+    int rc = 0;
+    w->told = false;
+    ahead_resume(w->ahead);
+    pthread_mutex_unlock(&w->lock);
+    const struct kind_run *run = ahead_kind(w->ahead);
+    if (run)
+        rc = ahead_turn(w->ahead, w->dev, cache_of(w, run));
+    pthread_mutex_lock(&w->lock);
+    if (rc != 0 || w->order.message || w->gone || w->told)
+        return rc;
+    if (run)
+        thread_cond_wait(&w->changed, &w->lock, clock_seconds() + 1e-3 * LOOK_MS);
+    else
+        pthread_cond_wait(&w->changed, &w->lock);
+    return 0;
+}
+
+/* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end, or where the
+ * device fails. */
 static struct order order_wait(struct worker_process *w)
 {
     size_t available = 0, total = 0;
@@ -350,10 +378,10 @@ static struct order order_wait(struct worker_process *w)
     pthread_mutex_lock(&w->lock);
     w->memory_available = available;
     w->memory_total = total;
-    while (!w->order.message && !w->gone)
-        pthread_cond_wait(&w->changed, &w->lock);
+    while (!w->order.message && !w->gone && !w->failed)
+        w->failed = spend_time(w) != 0;
     struct order order = {.message = NULL};
-    if (!w->gone)
+    if (!w->gone && !w->failed)
         order = w->order;
     w->order.message = NULL;
     pthread_mutex_unlock(&w->lock);
@@ -362,15 +390,13 @@ static struct order order_wait(struct worker_process *w)
 
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options, bool landlock)
 {
-    struct worker_process worker = {.socket = socket,
-                                    .landlock = landlock,
-                                    .dev = dev,
-                                    .options = options,
-                                    .lock = PTHREAD_MUTEX_INITIALIZER,
-                                    .changed = PTHREAD_COND_INITIALIZER};
+    struct worker_process worker = {
+        .socket = socket, .landlock = landlock, .dev = dev, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t thread;
     int status = 0;
-    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0)
+    thread_cond_init(&worker.changed);
+    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
+        ahead_create(&worker.ahead, worker.fetcher, options, socket) != 0)
         return 1;
     if (hello_send(&worker) != 0)
         return 1;
@@ -382,6 +408,8 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         fetcher_tend(worker.fetcher);
         status = fatal ? 1 : 0;
     }
+    if (worker.failed)
+        status = 1;
     /* The reader never ends by itself, and uses `worker`: the process ends with both. */
     if (worker.cache)
         worker.cached->cache_free(worker.cache);

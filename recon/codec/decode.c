@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,6 +54,8 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
     /* How much is still to come nobody knows, but no more than what is made of it may take. */
     const double most = request->limits->arriving ? (double)request->limits->bytes : (double)status.st_size;
     upload.limits.seconds += most / BYTES_PER_SECOND;
+    if (request->limits->live)
+        atomic_store(request->limits->live, fcntl(memory, F_DUPFD_CLOEXEC, 0));
     int rc = decoder_run(decoder, &upload);
     if (rc == 0)
         rc = memory_seal(memory, request);

@@ -21,6 +21,9 @@ struct decode_limits {
     /* NULL: the file is complete. Else it is of a format that tells its own end, and may still grow while this is true;
      * the clock's time counts from then on. */
     const _Atomic bool *arriving;
+    /* Of such a file, for who looks at what is decoded while it is: receives a descriptor, the taker's, of the memory
+     * that the decoder writes to, which nobody has checked; -1 before. NULL: nobody looks. */
+    _Atomic int *live;
 };
 
 /* `codec`: path of mrirecon-codec; must outlive the decoder. Starts nothing yet. Fails with ERR_NO_MEMORY. */

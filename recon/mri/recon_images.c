@@ -13,6 +13,7 @@
  * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
 #include "recon/mri/maps.h"
 #include "recon/mri/recon_iterative.h"
+#include "recon/mri/recon_made.h"
 
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -306,12 +307,11 @@ static int message_write(const void *images, size_t image, int fd)
     return image_write_message(images, image, fd);
 }
 
-/* Image `f` is in the series, to stay: show what there is without a gap. */
-static void image_made(struct recon_job *job, size_t f)
+/* Show what images of the series there are, to stay, without a gap. */
+static void images_show(struct recon_job *job)
 {
     const struct job_show *show = job->request->show;
     const size_t before = job->shown;
-    job->made[f] = true;
     while (job->shown < job->frames->count && job->made[job->shown])
         job->shown++;
     if (show && job->shown > before && recon_wants(job, RECON_RESULT_IMAGE))
@@ -325,12 +325,17 @@ static int images_run(struct gridder *g, const size_t *order)
     int rc = recon_iterates(job) ? iterative_create(&it, g) : 0;
     for (size_t f = 0; f < job->frames->count; f++)
         g->coils += job->frames->frame[f].coils;
+    recon_made_take(g);
+    images_show(job);
     for (size_t f = 0; f < job->frames->count && rc == 0 && recon_series(job); f++)
         rc = series_leads(job, f) ? series_frames(it, f) : 0;
     for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++) {
+        if (job->made[order[i]])
+            continue;
         rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
+        job->made[order[i]] = rc == 0;
         if (rc == 0)
-            image_made(job, order[i]);
+            images_show(job);
     }
     if (rc == 0 && it)
         iterative_report(it);
@@ -344,6 +349,8 @@ int recon_images(struct recon_job *job)
     struct dev *dev = job->dev, *own = NULL;
     size_t *order = NULL;
     job->cache = job->request->cache;
+    job->decisions = json_array_size(json_object_get(job->report, "decisions"));
+    job->warnings = json_array_size(json_object_get(job->report, "warnings"));
     int rc = field_open(&g.field, job);
     if (rc == 0 && (recon_iterates(job) || g.field))
         rc = iterative_device(job, &own);
@@ -359,11 +366,14 @@ int recon_images(struct recon_job *job)
     if (rc == 0)
         rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {
-        gridder_report_overflow(&g);
+        if (g.plan || !job->before) /* else the report of those who made the images tells */
+            gridder_report_overflow(&g);
         recon_coils_report(job, g.most_coils);
         recon_report_number(job, "upload_beside_gridding", g.beside);
         series_finish(job);
     }
+    if (rc == 0 && job->keep)
+        rc = recon_made_keep(&g);
     free(order);
     gridder_free(&g);
     job->dev = dev;

@@ -5,6 +5,6 @@
 #include "recon/recon.h"
 
 extern const struct kind recon_kind;         /* recon/mri/recon_kind.c */
-extern const struct kind_run recon_kind_run; /* recon/mri/run.c */
+extern const struct kind_run recon_kind_run; /* recon/mri/recon_kind_run.c */
 
 #endif

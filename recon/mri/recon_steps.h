@@ -49,10 +49,13 @@ struct recon_job {
     struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
     bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
     struct image_series *images;
-    struct image_series *maps; /* of the same images: a channel for each coil; NULL: not asked for */
-    bool *made;                /* step "images", [frames]: the image is in the series */
-    size_t shown;              /* images from the first on that are */
-    uint64_t most_bytes;       /* that the files of the results may take */
+    struct image_series *maps;       /* of the same images: a channel for each coil; NULL: not asked for */
+    bool *made;                      /* step "images", [frames]: the image is in the series */
+    size_t shown;                    /* images from the first on that are */
+    const struct recon_made *before; /* what was made of the scan's beginning (recon_made.h); NULL: nothing */
+    size_t decisions, warnings;      /* in the report when step "images" began */
+    struct recon_made **keep;        /* the scan is a beginning: what was made of it goes there; NULL: it is not */
+    uint64_t most_bytes;             /* that the files of the results may take */
     json_t *report;
 };
 
@@ -116,6 +119,18 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
 /* Run a job on a scan that is decoded already and stays the caller's. Fails as kind_run.run() and kind_check(). */
 int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);
+
+/* See kind_run.h. */
+int recon_read(void **input, const struct job_request *request, const struct job_listener *listener);
+void recon_input_free(void *input);
+int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
+              const struct job_listener *listener, const void *input);
+
+/* Make the images of the beginning of a scan; `before` (NULL: none) is what was made of a shorter one. *out: the
+ * caller's. Fails likewise. */
+struct recon_made;
+int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before);
 
 /* Warn where readouts that are divided in time leave images with a wedge of k-space (recon_cover.c). Fails with
  * ERR_NO_MEMORY. */

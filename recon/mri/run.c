@@ -1,5 +1,5 @@
 /* Runs one job of kind "recon": a table of steps over one struct recon_job. */
-#include "recon/mri/plan_cache.h"
+#include "recon/mri/recon_made.h"
 #include "recon/mri/recon_kind.h"
 #include "recon/mri/recon_steps.h"
 
@@ -31,7 +31,7 @@ static void wanted_fill(struct scan_wanted *wanted, const struct param_values *v
         wanted->fov_mm[d] = (float)fov_mm[d];
 }
 
-static int recon_read(void **out, const struct job_request *request, const struct job_listener *listener)
+int recon_read(void **out, const struct job_request *request, const struct job_listener *listener)
 {
     struct scan_wanted wanted;
     const struct decode_limits limits = job_decode_limits(request);
@@ -52,7 +52,7 @@ static int recon_read(void **out, const struct job_request *request, const struc
     return rc;
 }
 
-static void recon_input_free(void *of)
+void recon_input_free(void *of)
 {
     struct recon_input *input = of;
     if (!input)
@@ -322,24 +322,8 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
     *series = NULL;
 }
 
-static int job_run(struct job_outcome *out, struct recon_job *job)
+static void job_free(struct recon_job *job)
 {
-    int rc = recon_report_create(&job->report);
-    job->begun = job->request->begun > 0 ? job->request->begun : clock_seconds();
-    if (rc != 0)
-        return rc;
-    json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
-    /* Without a GPU, using the CPU is expected: no warning. */
-    if (*dev_note(job->dev))
-        recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
-    rc = steps_run(job);
-    if (rc == 0) {
-        *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
-        result_give(out, job, RECON_RESULT_IMAGE, &job->images);
-        result_give(out, job, RECON_RESULT_MAPS, &job->maps);
-    } else {
-        json_decref(job->report);
-    }
     image_series_free(job->images);
     image_series_free(job->maps);
     free(job->coil_lives);
@@ -347,11 +331,51 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
     free(job->mix);
     free(job->hash);
     frames_free(job->frames);
+}
+
+/* All steps; the report is there unless it is this that fails. */
+static int job_steps(struct recon_job *job)
+{
+    int rc = recon_report_create(&job->report);
+    job->begun = job->request->begun > 0 ? job->request->begun : clock_seconds();
+    if (job->request->ahead)
+        job->before = recon_made_of(job->request->ahead);
+    if (rc != 0)
+        return rc;
+    json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
+    /* Without a GPU, using the CPU is expected: no warning. */
+    if (*dev_note(job->dev))
+        recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
+    return steps_run(job);
+}
+
+static int job_run(struct job_outcome *out, struct recon_job *job)
+{
+    int rc = job_steps(job);
+    if (rc == 0) {
+        *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
+        result_give(out, job, RECON_RESULT_IMAGE, &job->images);
+        result_give(out, job, RECON_RESULT_MAPS, &job->maps);
+    } else {
+        json_decref(job->report);
+    }
+    job_free(job);
     return rc;
 }
 
-static int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
-                     const struct job_listener *listener, const void *input)
+int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before)
+{
+    struct recon_job job = {
+        .dev = dev, .request = request, .listener = listener, .scan = *scan, .before = before, .keep = out};
+    int rc = job_steps(&job);
+    json_decref(job.report);
+    job_free(&job);
+    return rc;
+}
+
+int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
+              const struct job_listener *listener, const void *input)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener, .input = input};
     return job_run(out, &job);
@@ -364,25 +388,3 @@ int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_re
     int rc = kind_check(request->kind, request->values);
     return rc == 0 ? job_run(out, &job) : rc;
 }
-
-static int cache_create(void **cache)
-{
-    struct recon_cache *made = NULL;
-    int rc = recon_cache_create(&made);
-    *cache = made;
-    return rc;
-}
-
-static void cache_free(void *cache)
-{
-    recon_cache_free(cache);
-}
-
-const struct kind_run recon_kind_run = {
-    .kind = &recon_kind,
-    .read = recon_read,
-    .input_free = recon_input_free,
-    .run = recon_run,
-    .cache_create = cache_create,
-    .cache_free = cache_free,
-};

@@ -1,7 +1,6 @@
 /* Opens a flat scan. The process that wrote it parsed hostile bytes, so every number in it is checked. */
-#include "recon/scan/scan.h"
-
 #include "gridding/base/err.h"
+#include "recon/scan/scan_check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +11,7 @@
 
 enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 
-static int bad(const char *what)
+int scan_invalid(const char *what)
 {
     return err_set(ERR_DECODER_DIED,
                    "The decoder returned an invalid scan (%s). The file is probably damaged in a way that misled it: "
@@ -38,90 +37,90 @@ static bool upload_fits(uint64_t at, uint64_t count, size_t size, uint64_t bytes
 static int samples_check(const struct scan_header *h, uint64_t upload)
 {
     if (h->in_place > 1)
-        return bad("place of the samples");
+        return scan_invalid("place of the samples");
     bool fits = h->in_place ? upload_fits(h->traj_at, h->traj_count, sizeof(float), upload) &&
                                   upload_fits(h->data_at, h->data_count, sizeof(struct c32), upload)
                             : part_fits(h, h->traj_at, h->traj_count, sizeof(float)) &&
                                   part_fits(h, h->data_at, h->data_count, sizeof(struct c32));
-    return fits ? 0 : bad("samples outside the whole");
+    return fits ? 0 : scan_invalid("samples outside the whole");
 }
 
-static int header_check(const struct scan_header *h, uint64_t bytes, uint64_t upload)
+int scan_header_check(const struct scan_header *h, uint64_t upload)
 {
-    if (h->magic != SCAN_MAGIC || h->version != SCAN_VERSION)
-        return bad("magic number or version");
-    if (h->total_bytes != bytes)
-        return bad("size");
+    if (h->version != SCAN_VERSION)
+        return scan_invalid("version");
     if (h->encodings < 1 || h->encodings > SCAN_MAX_ENCODINGS)
-        return bad("number of encodings");
+        return scan_invalid("number of encodings");
     if (h->readouts < 1 || h->readouts > SCAN_MAX_READOUTS)
-        return bad("number of readouts");
+        return scan_invalid("number of readouts");
     if (h->headless > 1)
-        return bad("origin of the header");
+        return scan_invalid("origin of the header");
     if (h->map_coils > SCAN_MAX_COILS)
-        return bad("number of coil maps");
+        return scan_invalid("number of coil maps");
     if (h->has_field > 1)
-        return bad("number of field maps");
+        return scan_invalid("number of field maps");
     if (h->xml_bytes > SCAN_MAX_XML)
-        return bad("length of the XML header");
+        return scan_invalid("length of the XML header");
     if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||
         !part_fits(h, h->readouts_at, h->readouts, sizeof(struct scan_readout)) ||
         !part_fits(h, h->xml_at, h->xml_bytes + 1, 1))
-        return bad("a part outside the whole");
+        return scan_invalid("a part outside the whole");
     return samples_check(h, upload);
 }
 
-static int encoding_check(const struct scan_encoding *e)
+int scan_encoding_check(const struct scan_encoding *e)
 {
     for (int d = 0; d < 3; d++) {
         if (e->matrix[d] < 1 || e->matrix[d] > SCAN_MAX_MATRIX || e->recon_matrix[d] < 1 ||
             e->recon_matrix[d] > SCAN_MAX_MATRIX)
-            return bad("a matrix size");
+            return scan_invalid("a matrix size");
         if (!(e->fov_mm[d] > 0 && isfinite(e->fov_mm[d]) && e->recon_fov_mm[d] > 0 && isfinite(e->recon_fov_mm[d])))
-            return bad("a field of view");
+            return scan_invalid("a field of view");
     }
+    if (e->images < 1)
+        return scan_invalid("a number of images");
     if (e->trajectory > SCAN_OTHER)
-        return bad("a trajectory");
+        return scan_invalid("a trajectory");
     const char *name = e->trajectory_name, *end = memchr(name, '\0', sizeof e->trajectory_name);
     for (; end && name < end; name++)
         if (*name < ' ' || *name > '~')
-            return bad("a trajectory's name");
-    return end ? 0 : bad("a trajectory's name");
+            return scan_invalid("a trajectory's name");
+    return end ? 0 : scan_invalid("a trajectory's name");
 }
 
 /* Products of 16-bit numbers cannot overflow 64 bits. */
-static int readout_check(const struct scan_header *h, const struct scan_readout *r)
+int scan_readout_check(const struct scan_header *h, const struct scan_readout *r)
 {
     uint64_t traj = (uint64_t)r->samples * r->traj_dims, data = (uint64_t)r->samples * r->coils;
     if (r->samples < 1 || r->coils < 1 || r->coils > SCAN_MAX_COILS)
-        return bad("a readout's samples or coils");
+        return scan_invalid("a readout's samples or coils");
     if (r->traj > h->traj_count || traj > h->traj_count - r->traj)
-        return bad("a readout's trajectory");
+        return scan_invalid("a readout's trajectory");
     if (r->data > h->data_count || data > h->data_count - r->data)
-        return bad("a readout's data");
+        return scan_invalid("a readout's data");
     if ((uint32_t)r->discard_pre + r->discard_post > r->samples)
-        return bad("a readout's discarded samples");
-    return r->encoding < h->encodings ? 0 : bad("a readout's encoding");
+        return scan_invalid("a readout's discarded samples");
+    return r->encoding < h->encodings ? 0 : scan_invalid("a readout's encoding");
 }
 
 static int parts_check(const struct scan *scan)
 {
     int rc = 0;
     for (uint32_t i = 0; i < scan->header->encodings && rc == 0; i++)
-        rc = encoding_check(&scan->encodings[i]);
+        rc = scan_encoding_check(&scan->encodings[i]);
     for (uint64_t i = 0; i < scan->header->readouts && rc == 0; i++)
-        rc = readout_check(scan->header, &scan->readouts[i]);
+        rc = scan_readout_check(scan->header, &scan->readouts[i]);
     const uint64_t maps = rc == 0 ? scan_map_count(scan->header, scan->encodings) : 0;
     if (maps && !part_fits(scan->header, scan->header->maps_at, maps, sizeof(struct c32)))
-        rc = bad("coil maps outside the whole");
+        rc = scan_invalid("coil maps outside the whole");
     const uint64_t field = rc == 0 ? scan_field_count(scan->header, scan->encodings) : 0;
     if (field && !part_fits(scan->header, scan->header->field_at, field, sizeof(float)))
-        rc = bad("a field map outside the whole");
+        rc = scan_invalid("a field map outside the whole");
     if (rc == 0 && scan->header->times_count &&
         !part_fits(scan->header, scan->header->times_at, scan->header->times_count, sizeof(float)))
-        rc = bad("sampling times outside the whole");
+        rc = scan_invalid("sampling times outside the whole");
     if (rc == 0 && memchr(scan->xml, '\0', scan->header->xml_bytes + 1) != scan->xml + scan->header->xml_bytes)
-        rc = bad("the end of the XML header");
+        rc = scan_invalid("the end of the XML header");
     return rc;
 }
 
@@ -148,9 +147,9 @@ int scan_open(struct scan *out, int fd, int upload)
         return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be inspected (%s).", strerror(errno));
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
-        return bad("not sealed");
+        return scan_invalid("not sealed");
     if ((uint64_t)status.st_size < sizeof(struct scan_header))
-        return bad("size");
+        return scan_invalid("size");
     /* Private: kernels before 6.7 map no write-sealed memfd shared. Nothing is written, so nothing is copied. */
     size_t bytes = (size_t)status.st_size;
     const char *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -160,7 +159,11 @@ int scan_open(struct scan *out, int fd, int upload)
     const struct scan_header *h = (const void *)base;
     if (upload >= 0 && (fstat(upload, &file) != 0 || !S_ISREG(file.st_mode)))
         file.st_size = 0;
-    int rc = header_check(h, bytes, (uint64_t)file.st_size);
+    int rc = h->magic != SCAN_MAGIC ? scan_invalid("magic number") : 0;
+    if (rc == 0 && h->total_bytes != bytes)
+        rc = scan_invalid("size");
+    if (rc == 0)
+        rc = scan_header_check(h, (uint64_t)file.st_size);
     if (rc == 0) {
         struct scan scan = {
             .header = h,

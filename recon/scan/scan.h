@@ -14,14 +14,15 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 5,
+    SCAN_VERSION = 6,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
     SCAN_MAX_MATRIX = 2048,
     SCAN_MAX_XML = 16 << 20
 };
-#define SCAN_MAGIC UINT64_C(0x4e4143534952524d) /* "MRRISCAN" */
+#define SCAN_MAGIC    UINT64_C(0x4e4143534952524d) /* "MRRISCAN" */
+#define SCAN_ARRIVING UINT64_C(0x45564c4953524d4d) /* "MMRSILVE": not complete yet (recon/scan/scan_live.h) */
 
 struct scan_header {
     uint64_t magic;
@@ -56,6 +57,9 @@ struct scan_encoding {
     /* encodingLimits/kspace_encoding_step_2/center, the partition at kz = 0; where it is not told, half of matrix[2].
      */
     uint16_t partition_centre;
+    /* Images of a repetition by encodingLimits: slices, phases, contrasts and sets, each its maximum and one; at least
+     * 1, also where it is not told. */
+    uint32_t images;
     char trajectory_name[26]; /* as in the file, NUL-terminated */
 };
 

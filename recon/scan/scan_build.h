@@ -73,10 +73,13 @@ int scan_builder_finish(struct scan_builder *builder);
  * (its trajectory), align, put (its samples), align; close with all readouts. Trajectories and samples lie in turn, so
  * traj_at and data_at are one place. Fail as the functions above. */
 int scan_builder_open(struct scan_builder *builder, int fd, uint64_t cap, const char *xml, size_t xml_bytes);
-/* Check the next readout, and give it its places. */
+/* Check the next readout, give it its places, and write its head before them. */
 int scan_builder_arrive(struct scan_builder *builder, struct scan_readout *readout);
 int scan_builder_put(struct scan_builder *builder, const void *bytes, size_t count);
 int scan_builder_align(struct scan_builder *builder);
+/* Tell of the first `readouts`, which end at `end` (builder->data.at when the last was complete): the header of a scan
+ * that arrives (recon/scan/scan_live.h). */
+int scan_builder_tell(const struct scan_builder *builder, uint64_t readouts, uint64_t end);
 int scan_builder_close(struct scan_builder *builder, const struct scan_readout *readouts, size_t count);
 
 /* Parse an ISMRMRD header. Nothing is fetched, no entity is expanded. Fails with ERR_HEADER_INVALID (the sentence names

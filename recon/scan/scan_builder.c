@@ -276,15 +276,18 @@ int scan_builder_open(struct scan_builder *b, int fd, uint64_t cap, const char *
     return rc;
 }
 
+_Static_assert(sizeof(struct scan_readout) % sizeof(struct c32) == 0, "what follows a readout's head is aligned");
+
 int scan_builder_arrive(struct scan_builder *b, struct scan_readout *r)
 {
     int rc = builder_readout_check(b, r);
     if (rc != 0)
         return rc;
-    const uint64_t traj = (uint64_t)r->samples * r->traj_dims * sizeof(float), before = b->data.at - b->header.traj_at;
+    const uint64_t traj = (uint64_t)r->samples * r->traj_dims * sizeof(float);
+    const uint64_t before = b->data.at - b->header.traj_at + sizeof *r;
     r->traj = before / sizeof(float);
     r->data = (before + traj + sizeof(struct c32) - 1) / sizeof(struct c32);
-    return 0;
+    return scan_builder_put(b, r, sizeof *r);
 }
 
 int scan_builder_put(struct scan_builder *b, const void *bytes, size_t count)
@@ -303,6 +306,24 @@ int scan_builder_align(struct scan_builder *b)
     return scan_builder_put(b, zeros, -b->data.at % sizeof zeros);
 }
 
+/* The counts of a scan whose readouts end at `end`. */
+static void counts_set(struct scan_header *h, uint64_t readouts, uint64_t end)
+{
+    h->readouts = readouts;
+    h->traj_count = (end - h->traj_at) / sizeof(float);
+    h->data_count = (end - h->traj_at) / sizeof(struct c32);
+    h->total_bytes = end;
+}
+
+int scan_builder_tell(const struct scan_builder *b, uint64_t readouts, uint64_t end)
+{
+    struct scan_header h = b->header;
+    counts_set(&h, readouts, end);
+    h.magic = SCAN_ARRIVING;
+    h.readouts_at = h.traj_at; /* their table comes with the end */
+    return write_at(b->fd, &h, sizeof h, 0);
+}
+
 int scan_builder_close(struct scan_builder *b, const struct scan_readout *readouts, size_t count)
 {
     struct scan_header *h = &b->header;
@@ -310,9 +331,7 @@ int scan_builder_close(struct scan_builder *b, const struct scan_readout *readou
     if (count == 0)
         return h->ignored ? err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file has a sample.")
                           : no_acquisitions();
-    h->readouts = count;
-    h->traj_count = (end - h->traj_at) / sizeof(float);
-    h->data_count = (end - h->traj_at) / sizeof(struct c32);
+    counts_set(h, count, end);
     if (!place(b, &end, count, sizeof *readouts, &h->readouts_at))
         return scan_too_large(b, end + count * sizeof *readouts);
     h->total_bytes = end;

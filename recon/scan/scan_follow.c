@@ -23,9 +23,11 @@ struct follower {
     uint8_t *chunk;  /* [CHUNK] */
     size_t from, to; /* bytes of the chunk that are not taken */
     struct scan_readout *readouts;
-    size_t count, room;
+    size_t count, room, told; /* told: of them, to who computes while the stream arrives */
+    uint64_t whole;           /* where the last of them ends in the scan */
     uint32_t acquisitions;
-    bool begun; /* the header was read */
+    bool begun;  /* the header was read */
+    bool within; /* the last readout is not complete */
 };
 
 /* At least one byte that is not taken. */
@@ -33,6 +35,11 @@ static int more(struct follower *f)
 {
     const struct timespec moment = {.tv_nsec = WAIT_NS};
     while (f->from == f->to) {
+        const size_t complete = f->count - f->within;
+        int rc = complete > f->told ? scan_builder_tell(&f->builder, complete, f->whole) : 0;
+        if (rc != 0)
+            return rc;
+        f->told = complete;
         ssize_t got = pread(f->file, f->chunk, CHUNK, (off_t)f->at);
         if (got < 0 && errno != EINTR)
             return err_set(ERR_IO, "The file cannot be read (%s).", strerror(errno));
@@ -121,11 +128,16 @@ static int acquisition_take(struct follower *f, const uint8_t *head, uint64_t bo
     int rc = scan_builder_arrive(&f->builder, &r);
     if (rc == 0)
         rc = readout_keep(f, &r);
+    f->within = true;
     if (rc == 0)
         rc = pass(f, traj, true);
     if (rc == 0)
         rc = scan_builder_align(&f->builder);
-    return rc == 0 ? pass(f, body - traj, true) : rc;
+    if (rc == 0)
+        rc = pass(f, body - traj, true);
+    f->within = false;
+    f->whole = f->builder.data.at;
+    return rc;
 }
 
 /* Take the next message; *end: it was CLOSE. */

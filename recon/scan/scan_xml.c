@@ -145,18 +145,32 @@ static int trajectory_read(struct scan_encoding *e, const xmlNode *encoding, con
     return 0;
 }
 
-/* The partition at kz = 0. Many writers leave the limits empty, or write text that is no number: then the middle is
- * used. */
-static void partition_read(struct scan_encoding *e, const xmlNode *encoding)
+/* The number `what` of the limits of `counter`; -1: many writers leave the limits empty, or write text that is no
+ * number. */
+static long limit_read(const xmlNode *encoding, const char *counter, const char *what)
 {
-    static const char *const path[] = {"encodingLimits", "kspace_encoding_step_2", "center"};
+    const char *const path[] = {"encodingLimits", counter, what};
     const xmlNode *node = encoding;
     for (size_t i = 0; i < sizeof path / sizeof *path && node; i++)
         node = child_of(node, path[i]);
     char text[NUMBER_LENGTH], *end = text;
     long value = node ? strtol(element_text(node, text), &end, 10) : -1;
     bool told = node && end > text && !*end && value >= 0 && value <= UINT16_MAX;
-    e->partition_centre = (uint16_t)(told ? value : e->matrix[2] / 2);
+    return told ? value : -1;
+}
+
+/* The partition at kz = 0, by default the middle, and the images of a repetition. */
+static void limits_read(struct scan_encoding *e, const xmlNode *encoding)
+{
+    static const char *const counters[] = {"slice", "phase", "contrast", "set"};
+    const long centre = limit_read(encoding, "kspace_encoding_step_2", "center");
+    uint64_t images = 1;
+    e->partition_centre = (uint16_t)(centre >= 0 ? centre : e->matrix[2] / 2);
+    for (size_t i = 0; i < sizeof counters / sizeof *counters && images <= UINT16_MAX; i++) {
+        const long most = limit_read(encoding, counters[i], "maximum");
+        images *= most > 0 ? (uint64_t)most + 1 : 1;
+    }
+    e->images = images < UINT32_MAX ? (uint32_t)images : UINT32_MAX;
 }
 
 static int encodings_read(struct scan_encoding *encodings, uint32_t *count, const xmlNode *root)
@@ -185,7 +199,7 @@ static int encodings_read(struct scan_encoding *encodings, uint32_t *count, cons
             rc = space_read(e->recon_matrix, e->recon_fov_mm, node, at);
         if (rc != 0)
             return rc;
-        partition_read(e, node);
+        limits_read(e, node);
         found++;
     }
     if (found == 0)

@@ -43,6 +43,14 @@ def newest(daemon):
     return daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"][0]
 
 
+def running(daemon, before=None):
+    """The job after `before` has been handed to a worker."""
+    def look():
+        jobs = daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"]
+        return jobs and jobs[0]["id"] != (before or {}).get("id") and jobs[0]["state"] == "running" and jobs[0]
+    return wait_until(look, "a running job")
+
+
 def image_of(session):
     """The next message, an image: its place in the series, and its pixels."""
     number, body = next(mrd.read_messages(session.take))
@@ -63,7 +71,7 @@ def early(daemon):
     with mrd.Session(daemon) as session:
         with daemon.held("shown"):
             index, pixels = image_of(session.send(*MESSAGES))
-            same((index, newest(daemon)["state"]), (1, "running"), "the first image, and the job's state")
+            same((index, running(daemon, before)["state"]), (1, "running"), "the first image, and the job's state")
         assert np.array_equal(pixels, truth[0]), "other pixels"
         check(session.images(), truth, 2)
     after = daemon.job(newest(daemon)["id"])
@@ -73,13 +81,32 @@ def early(daemon):
     same(mrd.of_bytes(daemon.get(f"/v1/jobs/{after['id']}/results/image?format=mrd").expect(200).body)[0][0], mrd.HEADER, "first message of the result")
 
 
+@test("images of repetitions that are complete come while later ones are still to be sent, and are those of the whole scan")
+def inline(daemon):
+    truth = expected(daemon)
+    whole = expected(daemon, SERIES)
+    assert np.array_equal(truth, whole)
+    with mrd.Session(daemon) as session:
+        session.send(*MESSAGES[:2 + 31 + 1])
+        index, pixels = image_of(session)
+        assert index == 1 and np.array_equal(pixels, truth[0]), "the first image"
+        session.send(*MESSAGES[2 + 31 + 1:2 + 62 + 5])
+        index, pixels = image_of(session)
+        assert index == 2 and np.array_equal(pixels, truth[1]), "the second image"
+        check(session.send(*MESSAGES[2 + 62 + 5:]).images(), truth, 3)
+    job = daemon.job(newest(daemon)["id"])
+    same((job["state"], job["report"]["images_ahead"] >= 2), ("succeeded", True), "state, and images that were made ahead")
+
+
 @test("a worker that is killed after the first image: the job runs again, and no image is sent twice")
 def killed():
     with start(expect_trouble=True) as daemon:
         truth = expected(daemon)
+        before = newest(daemon)
         with mrd.Session(daemon) as session:
             with daemon.held("shown"):
                 index, pixels = image_of(session.send(*MESSAGES))
+                running(daemon, before)
                 worker = daemon.worker()
                 os.kill(worker, signal.SIGKILL)
                 wait_until(lambda: worker not in daemon.children("mrirecon-worker"), "the end of the worker")
@@ -89,12 +116,64 @@ def killed():
         same((job["state"], job["attempts"]), ("succeeded", 2), "state and attempts")
 
 
+@test("a worker that is killed while the stream arrives: no attempt is counted, and no image is sent twice")
+def killed_early():
+    with start(expect_trouble=True) as daemon:
+        truth = expected(daemon)
+        with mrd.Session(daemon) as session:
+            index, pixels = image_of(session.send(*MESSAGES[:2 + 31 + 1]))
+            assert index == 1 and np.array_equal(pixels, truth[0]), "the first image"
+            os.kill(daemon.worker(), signal.SIGKILL)
+            wait_until(lambda: "was killed by signal 9" in daemon.read_log(), "the daemon to find its worker dead")
+            check(session.send(*MESSAGES[2 + 31 + 1:]).images(), truth, 2)
+        job = daemon.job(newest(daemon)["id"])
+        same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
+
+
+@test("another job while a stream arrives: it goes first, and no image is sent twice")
+def interrupted(daemon):
+    truth = expected(daemon)
+    with mrd.Session(daemon) as session:
+        image_of(session.send(*MESSAGES[:2 + 31 + 1]))
+        assert np.array_equal(expected(daemon), truth), "the other job's images"
+        check(session.send(*MESSAGES[2 + 31 + 1:]).images(), truth, 2)
+
+
+@test("a stream that breaks off after an image: that image, and a text; nothing goes on for it in the worker")
+def broken(daemon):
+    with mrd.Session(daemon) as session:
+        image_of(session.send(*MESSAGES[:2 + 31 + 1]))
+        session.socket.shutdown(1)
+        (number, text), = session.messages()
+    assert number == mrd.TEXT and text.startswith(b"truncated-file: "), text
+    job = newest(daemon)
+    same((job["state"], job["error"]["code"]), ("failed", "truncated-file"), "job")
+    assert np.array_equal(expected(daemon), expected(daemon)), "jobs after it"
+
+
+@test("slices one after the other, each with all repetitions: nothing is sent early that would have another place")
+def slices(daemon):
+    scan = series(4)
+    order = np.arange(len(scan.heads)) // 31
+    scan.heads["idx"]["repetition"] = order % 2
+    scan.heads["idx"]["slice"] = order // 2
+    scan.xml = scan.xml.replace("<encodingLimits/>", "<encodingLimits><slice><minimum>0</minimum><maximum>1</maximum><center>0</center></slice></encodingLimits>")
+    truth = expected(daemon, scan)
+    with mrd.Session(daemon) as session:
+        found = session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *scan.messages()).images()
+    same([(int(head["repetition"]), int(head["slice"])) for head, _ in found], [(0, 0), (0, 1), (1, 0), (1, 1)], "places")
+    for head, pixels in found:
+        assert np.array_equal(pixels[:, 0], truth[head["repetition"]][:, head["slice"]]), f"other pixels in image {head['index']}"
+
+
 @test("a job that is canceled after its first image: that image, whole, and a text")
 def canceled(daemon):
+    expected(daemon)
+    before = newest(daemon)
     with mrd.Session(daemon) as session:
         with daemon.held("shown"):
             image_of(session.send(*MESSAGES))
-            daemon.request("POST", f"/v1/jobs/{newest(daemon)['id']}/cancel").expect(202)
+            daemon.request("POST", f"/v1/jobs/{running(daemon, before)['id']}/cancel").expect(202)
         *images, (number, text) = session.messages()
     assert number == mrd.TEXT and text.startswith(b"canceled: "), text
     assert all(kind == mrd.IMAGE for kind, _ in images) and len(images) < FRAMES, images
@@ -119,11 +198,13 @@ def pressure(daemon):
 def stopped():
     with start(drain_time=0) as daemon:
         truth = expected(daemon)
+        before = newest(daemon)
         with mrd.Session(daemon) as session:
             hold = f"{daemon.environment['HOLDSTEP']}.shown"
             with open(hold, "w"):
                 pass
             _, pixels = image_of(session.send(*MESSAGES))
+            running(daemon, before)
             daemon.process.send_signal(signal.SIGTERM)
             *images, (number, text) = session.messages()
             same((images, number), ([], mrd.TEXT), "what follows the first image")

@@ -1,0 +1,173 @@
+#include "recon/mri/recon_made.h"
+
+#include "gridding/base/clock.h"
+#include "gridding/base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What an image depends on beside its readouts and the parameters. Compared as bytes: set it to 0 before. */
+struct made_key {
+    int64_t dim, columns, coordinates, has_weights, mixed_coils, compressed, encoding, batch, complex_valued;
+    int64_t n[3], out_n[3], channels;
+    double out_fov_mm[3], out_k[3], scale[3], delay[3];
+};
+
+struct recon_made {
+    struct made_key key;
+    struct frames *frames;
+    struct image_series *images;
+    struct c32 *mix;
+    size_t mix_count;
+    bool *coil_lives;
+    int coils, plans;
+    double overflowed, seconds;
+    json_t *report; /* of the job; its decisions and warnings are those of the images alone */
+};
+
+void recon_made_free(struct recon_made *made)
+{
+    if (!made)
+        return;
+    frames_free(made->frames);
+    image_series_free(made->images);
+    json_decref(made->report);
+    free(made->mix);
+    free(made->coil_lives);
+    free(made);
+}
+
+static void key_fill(struct made_key *key, const struct gridder *g)
+{
+    const struct recon_job *job = g->job;
+    memset(key, 0, sizeof *key);
+    key->dim = job->dim;
+    key->columns = job->columns;
+    key->coordinates = job->coordinates;
+    key->has_weights = job->has_weights;
+    key->mixed_coils = job->mixed_coils;
+    key->compressed = job->compressed;
+    key->encoding = job->frames->encoding;
+    key->batch = g->batch;
+    key->complex_valued = job->images->complex_valued;
+    key->channels = (int64_t)job->images->channels;
+    for (int d = 0; d < 3; d++) {
+        key->n[d] = job->n[d];
+        key->out_n[d] = job->out_n[d];
+        key->out_fov_mm[d] = job->out_fov_mm[d];
+        key->out_k[d] = job->out_k[d];
+        key->scale[d] = job->scale[d];
+        key->delay[d] = job->delay[d];
+    }
+}
+
+/* The matrix that mixes the scan's coils: [coils][mixed_coils]. */
+static size_t mix_count(const struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    const struct scan_readout *first = &job->scan.readouts[frames->readouts[frames->frame[0].first]];
+    return job->mix ? (size_t)first->coils * (size_t)job->mixed_coils : 0;
+}
+
+static bool frame_is_same(const struct frames *a, const struct frames *b, size_t f)
+{
+    const struct frame *x = &a->frame[f], *y = &b->frame[f];
+    return x->count == y->count && x->samples == y->samples && x->repetition == y->repetition && x->coils == y->coils &&
+           x->averages == y->averages && x->partitions == y->partitions &&
+           memcmp(a->readouts + x->first, b->readouts + y->first, x->count * sizeof *a->readouts) == 0;
+}
+
+/* What the report says of the images' plan and decisions, where this one does not say it already. */
+static void report_take(struct recon_job *job, const json_t *before)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    json_object_foreach ((json_t *)(uintptr_t)before, name, value)
+        if (!json_object_get(job->report, name))
+            json_object_set(job->report, name, value);
+    recon_report_repeat(job, json_object_get(before, "decisions"));
+    json_array_foreach (json_object_get(before, "warnings"), i, value)
+        recon_report_warn(job, "%s", json_string_value(value));
+}
+
+void recon_made_take(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    const struct recon_made *before = job->before;
+    struct made_key key;
+    size_t taken = 0;
+    if (!before)
+        return;
+    key_fill(&key, g);
+    if (memcmp(&key, &before->key, sizeof key) != 0 || mix_count(job) != before->mix_count ||
+        (job->mix && memcmp(job->mix, before->mix, before->mix_count * sizeof *job->mix) != 0))
+        return;
+    const size_t values = job->images->channels * g->pixels * (job->images->complex_valued ? 2 : 1);
+    for (size_t f = 0; f < job->frames->count && f < before->frames->count; f++) {
+        if (!frame_is_same(job->frames, before->frames, f))
+            continue;
+        memcpy(job->images->data + f * values, before->images->data + f * values, values * sizeof(float));
+        job->made[f] = true;
+        g->coils_done += job->frames->frame[f].coils;
+        taken++;
+    }
+    for (int c = 0; c < g->most_coils && c < before->coils && taken; c++)
+        job->coil_lives[c] = job->coil_lives[c] || before->coil_lives[c];
+    if (!taken)
+        return;
+    report_take(job, before->report);
+    g->plans = before->plans;
+    g->overflowed = before->overflowed;
+    recon_report_number(job, "images_ahead", (double)taken);
+    recon_report_number(job, "ahead_seconds", before->seconds);
+}
+
+/* The entries of a list that were added for the images. */
+static json_t *list_keep(const struct recon_job *job, const char *name, size_t before)
+{
+    const json_t *list = json_object_get(job->report, name);
+    json_t *kept = json_array();
+    for (size_t i = before; i < json_array_size(list); i++)
+        json_array_append(kept, json_array_get(list, i));
+    return kept;
+}
+
+static json_t *report_keep(const struct recon_job *job)
+{
+    json_t *report = json_copy(job->report);
+    json_object_set_new(report, "decisions", list_keep(job, "decisions", job->decisions));
+    json_object_set_new(report, "warnings", list_keep(job, "warnings", job->warnings));
+    return report;
+}
+
+int recon_made_keep(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    struct recon_made *made = calloc(1, sizeof *made);
+    if (!made)
+        return err_no_memory("images of a scan that arrives");
+    key_fill(&made->key, g);
+    made->mix_count = mix_count(job);
+    made->coils = g->most_coils;
+    made->plans = g->plans;
+    made->overflowed = g->overflowed;
+    made->seconds = (job->before ? job->before->seconds : 0) + clock_seconds() - job->begun;
+    made->report = report_keep(job);
+    made->frames = job->frames;
+    made->images = job->images;
+    made->mix = job->mix;
+    made->coil_lives = job->coil_lives;
+    job->frames = NULL;
+    job->images = NULL;
+    job->mix = NULL;
+    job->coil_lives = NULL;
+    *job->keep = made;
+    return 0;
+}
+
+const struct recon_made *recon_made_of(const void *ahead)
+{
+    const struct recon_made *const *first = ahead;
+    return ahead ? *first : NULL;
+}

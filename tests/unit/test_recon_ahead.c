@@ -1,0 +1,386 @@
+/* recon/mri/recon_ahead.h and recon/scan/scan_live.h: images that are computed while their scan arrives have the bits
+ * of the whole scan's, and memory that changes under the reader leads it nowhere. */
+#include "recon/mri/recon_ahead.h"
+#include "recon/mri/recon_kind.h"
+#include "recon/scan/scan_build.h"
+#include "recon/scan/scan_live.h"
+#include "tests/unit/recon_fixture.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
+
+static const char xml[] =
+    "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><encoding><encodedSpace><matrixSize><x>16</x><y>16</y>"
+    "<z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm></encodedSpace><reconSpace>"
+    "<matrixSize><x>16</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm>"
+    "</reconSpace><encodingLimits>%s</encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>";
+
+/* ---- a scan that arrives, as the decoder writes it ---- */
+
+struct stream {
+    struct flat flat; /* the whole scan */
+    struct scan_builder builder;
+    struct scan_readout *readouts; /* with the places that the builder gave */
+    int memory;
+    size_t put;
+};
+
+static void stream_begin(struct stream *s, const char *limits)
+{
+    char header[sizeof xml + 200];
+    memset(s, 0, sizeof *s);
+    random_state = 1;
+    flat_init(&s->flat, 16, 16, 1);
+    s->flat.encodings[0].images = 1;
+    spokes(&s->flat, SPOKES * REPETITIONS, SAMPLES, COILS);
+    for (unsigned i = 0; i < SPOKES * REPETITIONS; i++)
+        s->flat.readouts[i].idx[SCAN_REPETITION] = (uint16_t)(i / SPOKES);
+    s->memory = memfd_create("stream", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(s->memory, CAP), 0);
+    snprintf(header, sizeof header, xml, limits);
+    assert_int_equal(scan_builder_open(&s->builder, s->memory, CAP, header, strlen(header)), 0);
+}
+
+/* Readouts up to `count` are decoded, and told of. */
+static void stream_put(struct stream *s, size_t count)
+{
+    const struct flat *flat = &s->flat;
+    s->readouts = realloc(s->readouts, (count + 1) * sizeof *s->readouts);
+    for (; s->put < count; s->put++) {
+        const struct scan_readout *from = &flat->readouts[s->put];
+        struct scan_readout r = *from;
+        assert_int_equal(scan_builder_arrive(&s->builder, &r), 0);
+        assert_int_equal(
+            scan_builder_put(&s->builder, flat->traj + from->traj, (size_t)r.samples * r.traj_dims * sizeof(float)), 0);
+        assert_int_equal(scan_builder_align(&s->builder), 0);
+        assert_int_equal(
+            scan_builder_put(&s->builder, flat->data + from->data, (size_t)r.samples * r.coils * sizeof(struct c32)),
+            0);
+        s->readouts[s->put] = r;
+    }
+    assert_int_equal(scan_builder_tell(&s->builder, s->put, s->builder.data.at), 0);
+}
+
+static void stream_close(struct stream *s)
+{
+    stream_put(s, SPOKES * REPETITIONS);
+    assert_int_equal(scan_builder_close(&s->builder, s->readouts, s->put), 0);
+}
+
+static void stream_end(struct stream *s)
+{
+    flat_free(&s->flat);
+    free(s->readouts);
+    close(s->memory);
+}
+
+/* ---- computing ahead ---- */
+
+struct job {
+    struct param_values values;
+    struct job_request request;
+    struct job_show show;
+    void *ahead;
+    size_t shown, shown_bytes;
+};
+
+static void show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                 const void *of)
+{
+    struct job *job = context;
+    (void)write;
+    (void)of;
+    job->shown = count > job->shown ? count : job->shown; /* each part of the scan is a job, and shows from the first */
+    job->shown_bytes = bytes;
+}
+
+static void job_begin(struct job *job, const struct stream *s, const char *name, const char *value)
+{
+    memset(job, 0, sizeof *job);
+    const struct kind *kind = kind_find("recon");
+    param_values_init(kind, &job->values);
+    assert_int_equal(param_values_set(kind, &job->values, "tolerance", "1e-5"), 0);
+    assert_int_equal(param_values_set(kind, &job->values, "traj_units", "pixel"), 0);
+    assert_int_equal(param_values_set(kind, &job->values, name, value), 0);
+    job->show = (struct job_show){job, show};
+    job->request = (struct job_request){.kind = kind, .values = &job->values, .input = -1, .show = &job->show};
+    assert_int_equal(recon_ahead_create(&job->ahead, fcntl(s->memory, F_DUPFD_CLOEXEC, 0)), 0);
+}
+
+static bool job_go(struct job *job)
+{
+    bool over = false;
+    const int rc = recon_ahead_go(job->ahead, dev, &job->request, NULL, &over);
+    if (rc != 0)
+        fail_msg("%s: %s", err_name(rc), err_last()->text);
+    return over;
+}
+
+/* Run the job on the whole scan, without what was computed ahead and with it: the same bits, `ahead` images of them. */
+static void job_check(struct job *job, struct stream *s, int64_t ahead)
+{
+    struct job_outcome plain = {0}, quick = {0};
+    job->request.show = NULL;
+    assert_int_equal(recon_run_scan(&plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    job->request.ahead = job->ahead;
+    assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    const struct image_series *a = images_of(&plain), *b = images_of(&quick);
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->info, b->info, a->count * sizeof *a->info);
+    assert_memory_equal(a->data, b->data,
+                        a->count * a->channels * a->size[0] * a->size[1] * (a->complex_valued ? 8 : 4));
+    assert_int_equal(reported(&quick, "images_ahead"), ahead);
+    assert_true(json_equal(json_object_get(plain.report, "decisions"), json_object_get(quick.report, "decisions")));
+    assert_true(json_equal(json_object_get(plain.report, "warnings"), json_object_get(quick.report, "warnings")));
+    const char *name;
+    json_t *value;
+    json_object_foreach (plain.report, name, value)
+        if (strcmp(name, "stages") != 0 && strcmp(name, "seconds") != 0 &&
+            !json_equal(value, json_object_get(quick.report, name)))
+            fail_msg("the report's %s", name);
+    drop(&plain);
+    drop(&quick);
+    recon_ahead_free(job->ahead);
+}
+
+static void complete_repetitions_are_computed(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    job_begin(&job, &s, "coils", "rss");
+    assert_false(job_go(&job));
+    stream_put(&s, SPOKES);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 0); /* there may be more of it */
+    stream_put(&s, SPOKES + 1);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 1);
+    stream_put(&s, 2 * SPOKES + 5);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 2);
+    stream_close(&s);
+    assert_true(job_go(&job));
+    assert_int_equal(job.shown, 3);
+    job_check(&job, &s, 3);
+    stream_end(&s);
+}
+
+static void single_coils_and_a_beginning_alone_are_taken(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    job_begin(&job, &s, "coils", "none");
+    stream_put(&s, SPOKES + 3);
+    assert_false(job_go(&job));
+    job_check(&job, &s, 1);
+    stream_end(&s);
+}
+
+static void images_of_so_many_readouts_are_computed(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    job_begin(&job, &s, "frame_readouts", "12");
+    stream_put(&s, 11);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 0);
+    stream_put(&s, 30);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 2);
+    stream_close(&s);
+    assert_true(job_go(&job));
+    assert_int_equal(job.shown, 5);
+    job_check(&job, &s, 5);
+    stream_end(&s);
+}
+
+/* What divides the whole scan, and what is solved for as a whole, waits for its end. */
+static void what_needs_the_whole_scan_waits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        size_t at_the_end;
+    } rows[] = {{"frames", "4", 4}, {"method", "cg-sense", 0}, {"dcf", "auto", 3}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stream s;
+        struct job job;
+        stream_begin(&s, i == 2 ? "<slice><maximum>1</maximum></slice>" : ""); /* of which there is but one */
+        job_begin(&job, &s, rows[i].name, rows[i].value);
+        stream_put(&s, 2 * SPOKES + 5);
+        job_go(&job);
+        assert_int_equal(job.shown, 0);
+        stream_close(&s);
+        assert_true(job_go(&job));
+        assert_int_equal(job.shown, rows[i].at_the_end);
+        job_check(&job, &s, (int64_t)rows[i].at_the_end);
+        stream_end(&s);
+    }
+}
+
+static void repetitions_out_of_order_wait(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    s.flat.readouts[SPOKES + 2].idx[SCAN_REPETITION] = 0;
+    job_begin(&job, &s, "coils", "rss");
+    stream_put(&s, 2 * SPOKES + 5);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 0);
+    stream_close(&s);
+    assert_true(job_go(&job));
+    job_check(&job, &s, 3);
+    stream_end(&s);
+}
+
+/* Noise that comes late changes the coils of all images: none that was computed before is taken. */
+static void decisions_that_change_leave_nothing(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    for (unsigned i = 2 * SPOKES + 1; i < 2 * SPOKES + 9; i++)
+        s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
+    job_begin(&job, &s, "coils", "rss");
+    stream_put(&s, 2 * SPOKES + 1);
+    assert_false(job_go(&job));
+    assert_int_equal(job.shown, 2);
+    job_check(&job, &s, 0);
+    stream_end(&s);
+}
+
+static int stop_now(void *context, const struct step_progress *now)
+{
+    (void)now;
+    return --*(int *)context <= 0;
+}
+
+static void what_is_stopped_goes_on_later(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    bool over;
+    stream_begin(&s, "");
+    job_begin(&job, &s, "coils", "rss");
+    stream_close(&s);
+    for (int after = 1; after < 12; after += 2) {
+        int left = after;
+        const struct job_listener listener = {&left, stop_now};
+        assert_int_equal(recon_ahead_go(job.ahead, dev, &job.request, &listener, &over), ERR_CANCELED);
+        assert_false(over);
+        job.shown = 0;
+    }
+    assert_true(job_go(&job));
+    job_check(&job, &s, 3);
+    stream_end(&s);
+}
+
+/* ---- memory that a hijacked decoder writes ---- */
+
+static double sum_of(const struct scan *scan)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < scan->header->readouts; i++) {
+        const struct scan_readout *r = &scan->readouts[i];
+        for (size_t j = 0; j < (size_t)r->samples * r->traj_dims; j++)
+            sum += scan->traj[r->traj + j] > 0;
+        for (size_t j = 0; j < (size_t)r->samples * r->coils; j++)
+            sum += scan->data[r->data + j].re > 0;
+    }
+    return sum + (double)strlen(scan->xml);
+}
+
+/* One look at the memory, and a second after it has changed again; everything that is accepted can be read. */
+static int looks(int memory, const char *changed, size_t bytes)
+{
+    struct scan_live *live;
+    uint64_t readouts = 0;
+    bool closed;
+    assert_int_equal(scan_live_open(&live, fcntl(memory, F_DUPFD_CLOEXEC, 0)), 0);
+    int rc = scan_live_look(live, CAP, &readouts, &closed);
+    for (int again = 0; again < 2 && rc == 0 && readouts > 0; again++) {
+        const struct scan scan = scan_live_part(live, readouts);
+        assert_true(sum_of(&scan) >= 0);
+        if (again == 0 && changed) {
+            assert_int_equal(pwrite(memory, changed, bytes, 0), (ssize_t)bytes);
+            rc = scan_live_look(live, CAP, &readouts, &closed);
+        }
+    }
+    scan_live_free(live);
+    return rc;
+}
+
+static void memory_that_lies_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    struct stream s;
+    stream_begin(&s, "");
+    stream_put(&s, 3);
+    const size_t bytes = (size_t)s.builder.data.at;
+    char *sound = malloc(bytes), *mutant = malloc(bytes);
+    int refused = 0;
+    assert_int_equal(pread(s.memory, sound, bytes, 0), (ssize_t)bytes);
+    assert_int_equal(looks(s.memory, NULL, 0), 0);
+    for (int i = 0; i < 20000; i++) {
+        memcpy(mutant, sound, bytes);
+        for (int change = 0; change < 1 + i % 3; change++) {
+            random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            const size_t at = (size_t)(random_state >> 33) % (i % 2 ? sizeof(struct scan_header) : bytes - 8);
+            const uint64_t value = random_state >> 20 & 1 ? random_state : UINT64_MAX >> (random_state >> 40 & 63);
+            memcpy(mutant + at, &value, 1 + (random_state >> 60 & 7));
+        }
+        const char *first = i % 4 < 2 ? mutant : sound;
+        assert_int_equal(pwrite(s.memory, first, bytes, 0), (ssize_t)bytes);
+        const int rc = looks(s.memory, first == sound ? mutant : NULL, bytes);
+        assert_true(rc == 0 || rc == ERR_DECODER_DIED || rc == ERR_LIMIT);
+        refused += rc != 0;
+    }
+    assert_true(refused > 2000);
+    free(sound);
+    free(mutant);
+    stream_end(&s);
+}
+
+static void a_scan_larger_than_there_is_room_for_is_left(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct scan_live *live;
+    uint64_t readouts;
+    bool closed;
+    stream_begin(&s, "");
+    stream_put(&s, SPOKES);
+    assert_int_equal(scan_live_open(&live, fcntl(s.memory, F_DUPFD_CLOEXEC, 0)), 0);
+    assert_int_equal(scan_live_look(live, 1000, &readouts, &closed), ERR_LIMIT);
+    scan_live_free(live);
+    stream_end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(complete_repetitions_are_computed, random_reset),
+        cmocka_unit_test_setup(single_coils_and_a_beginning_alone_are_taken, random_reset),
+        cmocka_unit_test_setup(images_of_so_many_readouts_are_computed, random_reset),
+        cmocka_unit_test_setup(what_needs_the_whole_scan_waits, random_reset),
+        cmocka_unit_test_setup(repetitions_out_of_order_wait, random_reset),
+        cmocka_unit_test_setup(decisions_that_change_leave_nothing, random_reset),
+        cmocka_unit_test_setup(what_is_stopped_goes_on_later, random_reset),
+        cmocka_unit_test_setup(memory_that_lies_is_refused_or_harmless, random_reset),
+        cmocka_unit_test_setup(a_scan_larger_than_there_is_room_for_is_left, random_reset),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}

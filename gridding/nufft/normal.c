@@ -246,6 +246,7 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
     struct nufft *plan = NULL;
     int rc = check_params(params);
     one.batch = 1;
+    one.purpose = NUFFT_FOR_ADJOINT;
     if (!rc)
         rc = nufft_create(&plan, dev, &one, samples, k);
     if (!rc)

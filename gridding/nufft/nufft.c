@@ -68,6 +68,9 @@ static int check_params(const struct nufft_params *p, size_t samples)
                        p->bin_depth);
     if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
         return err_set(ERR_BAD_PARAMETER, "There is no choice %d for samples past the bin depth.", (int)p->overflow);
+    if ((unsigned)p->purpose > NUFFT_FOR_BOTH)
+        return err_set(ERR_BAD_PARAMETER, "A plan is for the adjoint, the forward transform or both; there is no %d.",
+                       (int)p->purpose);
     if (p->batch < 1)
         return err_set(ERR_BAD_PARAMETER, "A batch holds at least one transform, not %d.", p->batch);
     if (samples > UINT32_MAX / 2)
@@ -261,6 +264,7 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .bin_depth = params->bin_depth,
                                        .overflow = params->overflow,
                                        .method = params->method,
+                                       .purpose = params->purpose,
                                        .overflow_ops = &range_overflow_ops};
     choose(plan, params);
     rc = make_tables(plan);

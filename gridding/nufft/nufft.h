@@ -45,6 +45,13 @@ enum nufft_method {
     NUFFT_METHOD_BRICK_DENSE /* likewise where a grid cell holds several samples */
 };
 
+/* What a plan is for: the transform whose time its width, grid and method are chosen by. Every plan does both. */
+enum nufft_purpose {
+    NUFFT_FOR_ADJOINT,
+    NUFFT_FOR_FORWARD,
+    NUFFT_FOR_BOTH /* as often one as the other, as in an iteration that applies the transforms themselves */
+};
+
 /* What becomes, on a GPU, of the samples that a bin holds past its depth (the last of them, in the caller's order). On
  * the CPU no bin has a depth. */
 enum nufft_overflow {
@@ -68,6 +75,7 @@ struct nufft_params {
     enum nufft_overflow overflow;
     enum nufft_method
         method; /* of a GPU's plan: this one where it serves kernel and grid, else tiles; 0: the fastest */
+    enum nufft_purpose purpose;
 };
 
 /* What a plan is and has decided. */

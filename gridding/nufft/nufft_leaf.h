@@ -30,6 +30,7 @@ struct nufft_shape {
     int bin_depth;          /* as in nufft_params */
     enum nufft_overflow overflow;
     enum nufft_method method;                /* likewise */
+    enum nufft_purpose purpose;              /* likewise */
     const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
@@ -62,7 +63,7 @@ struct nufft_bins {
 };
 
 struct nufft_leaf {
-    /* What a transform of `shape` is estimated to take, in seconds (any monotonous model, calibrated by a line in
+    /* What `shape` is estimated to take for its purpose, in seconds (any monotonous model, calibrated by a line in
      * docs/notebook/gpu-choices.md), and the relative l2 error of the image to expect of it, aliasing included. */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 

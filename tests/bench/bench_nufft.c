@@ -4,7 +4,8 @@
  *               [--threads N] [--runs 11] [--no-error] [--search]
  *
  * --search: what the choice of width, oversampling and method is worth: every one of them that keeps the tolerance is
- * tried and told, and then the fastest adjoint and forward transform beside those of the plan that is chosen.
+ * tried and told, and then the fastest adjoint and forward transform, and both together, beside those of the plans that
+ * are chosen for them.
  *
  * Cases (fixed seeds):
  *   a  2,655,910 samples, 3-D golden-means kooshball, full-diameter spokes of 256 samples, image 128^3
@@ -24,10 +25,10 @@
  *   n  1,000,000 uniform random samples, image 112^3, 16 coils (for the normal operator)
  *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
- * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
- * it that the device takes to bin the trajectory once it is there; both are medians of 5 after the first, which
- * create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum over all
- * samples. peak_mib is the process'. */
+ * device (or back), a plan for that way reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms
+ * is the part of it that the device takes to bin the trajectory once it is there; both are medians of 5 after the
+ * first, which create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum
+ * over all samples. peak_mib is the process'. */
 #include "gridding/base/dev.h"
 #include "gridding/nufft/normal.h"
 #include "tests/bench/bench.h"
@@ -202,37 +203,41 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 
 /* ---- the search ---- */
 
-/* The fastest plan of a search, one way. */
+enum { PURPOSES = 3 };
+static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
+
+/* The fastest plan of a search for a purpose. */
 struct fastest {
     double seconds;
     struct nufft_info info;
 };
 
-/* Medians of both ways; false: the plan is not the method asked for, does not keep the tolerance, or takes more than
- * twice as long as the fastest. */
+/* Medians of an adjoint, a forward transform, and their sum; false: the plan is not the method asked for, does not keep
+ * the tolerance, or one of the two takes more than twice as long as the fastest. */
 static bool time_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
-                      const struct fastest best[2], struct c32 *data, struct c32 *image, struct nufft_info *info,
-                      double seconds[2])
+                      const struct fastest best[PURPOSES], struct c32 *data, struct c32 *image, struct nufft_info *info,
+                      double seconds[PURPOSES])
 {
     enum { RUNS = 7 };
     struct nufft *plan;
     must(nufft_create(&plan, dev, params, c->samples, k), "nufft_create");
     nufft_describe(plan, info);
     bool counts = info->expected_error <= params->tolerance && (params->method == 0 || info->method == params->method);
+    seconds[NUFFT_FOR_BOTH] = 0;
     for (int way = 0; counts && way < 2; way++) {
         double times[RUNS], most = 0;
-        for (int i = -2; i < RUNS && (way == 1 || most < 2 * best[0].seconds); i++) {
+        for (int i = -2; i < RUNS && most < 2 * best[way].seconds; i++) {
             double start = clock_seconds();
             must(way ? nufft_forward(plan, c->batch, image, data) : nufft_adjoint(plan, c->batch, data, image),
                  "a transform");
             times[i < 0 ? 0 : i] = clock_seconds() - start;
             most = i == -1 ? times[0] : i < 0 ? 0 : most;
         }
-        counts = way == 1 || most < 2 * best[0].seconds;
-        seconds[way] = counts ? median(times, RUNS) : INFINITY;
+        seconds[way] = most < 2 * best[way].seconds ? median(times, RUNS) : INFINITY;
+        seconds[NUFFT_FOR_BOTH] += seconds[way];
     }
     nufft_free(plan);
-    return counts;
+    return counts && (isfinite(seconds[0]) || isfinite(seconds[1]));
 }
 
 static void tell_search(const struct bench_case *c, double tolerance, const char *what, const struct fastest *ours,
@@ -248,40 +253,94 @@ static void tell_search(const struct bench_case *c, double tolerance, const char
     fflush(stdout);
 }
 
+static void tell_plan(const struct bench_case *c, double tolerance, const struct nufft_info *info,
+                      const double seconds[PURPOSES])
+{
+    printf("{\"case\":\"%s\",\"what\":\"plan\",\"tolerance\":%g,\"method\":\"%s\",\"products\":%d,\"width\":%d,"
+           "\"grid\":[%d,%d,%d],\"bins\":%zu",
+           c->id, tolerance, nufft_method_name(info->method), info->products, info->width, info->grid[0], info->grid[1],
+           info->grid[2], info->bins);
+    for (int way = 0; way < 2; way++)
+        if (isfinite(seconds[way]))
+            printf(",\"%s_ms\":%.3f", purpose_names[way], seconds[way] * 1e3);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* The plans that are chosen, one for each purpose, into ours[] and best[]. */
+static bool time_chosen(struct dev *dev, const struct bench_case *c, struct nufft_params params, const float *k,
+                        struct c32 *data, struct c32 *image, struct fastest ours[PURPOSES],
+                        struct fastest best[PURPOSES])
+{
+    for (int purpose = 0; purpose < PURPOSES; purpose++)
+        ours[purpose] = best[purpose] = (struct fastest){.seconds = INFINITY};
+    for (int purpose = 0; purpose < PURPOSES; purpose++) {
+        const struct fastest none[PURPOSES] = {{.seconds = INFINITY}, {.seconds = INFINITY}, {.seconds = INFINITY}};
+        double seconds[PURPOSES];
+        struct nufft_info info;
+        params.purpose = (enum nufft_purpose)purpose;
+        if (!time_plan(dev, c, &params, k, none, data, image, &info, seconds))
+            return false;
+        ours[purpose] = (struct fastest){seconds[purpose], info};
+        for (int way = 0; way < PURPOSES; way++)
+            if (seconds[way] < best[way].seconds)
+                best[way] = (struct fastest){seconds[way], info};
+    }
+    return true;
+}
+
 static void search(struct dev *dev, const struct bench_case *c, double tolerance, const float *k, struct c32 *data,
                    struct c32 *image)
 {
     static const double oversamplings[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
     struct nufft_params params = {
         .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch};
-    struct fastest ours[2] = {{.seconds = INFINITY}, {.seconds = INFINITY}}, best[2];
-    struct nufft_info info;
-    double seconds[2];
+    struct fastest ours[PURPOSES], best[PURPOSES];
     int tried = 0;
-    if (!time_plan(dev, c, &params, k, ours, data, image, &info, seconds))
+    if (!time_chosen(dev, c, params, k, data, image, ours, best))
         return;
-    for (int way = 0; way < 2; way++)
-        best[way] = ours[way] = (struct fastest){seconds[way], info};
+    const enum nufft_method first = dev_is_gpu(dev) ? NUFFT_METHOD_TILES : NUFFT_METHOD_CPU,
+                            last = dev_is_gpu(dev) ? NUFFT_METHOD_BRICK_DENSE : NUFFT_METHOD_CPU;
     for (params.width = 3; params.width <= 9; params.width++)
         for (size_t i = 0; i < sizeof oversamplings / sizeof *oversamplings; i++)
-            for (params.method = NUFFT_METHOD_TILES; params.method <= NUFFT_METHOD_BRICK_DENSE; params.method++) {
+            for (params.method = first; params.method <= last; params.method++) {
+                struct nufft_info info;
+                double seconds[PURPOSES];
                 params.oversampling = oversamplings[i];
                 if (!time_plan(dev, c, &params, k, best, data, image, &info, seconds))
                     continue;
                 tried++;
-                printf("{\"case\":\"%s\",\"what\":\"plan\",\"tolerance\":%g,\"method\":\"%s\",\"products\":%d,"
-                       "\"width\":%d,\"grid\":[%d,%d,%d],\"bins\":%zu,\"adjoint_ms\":%.3f,\"forward_ms\":%.3f}\n",
-                       c->id, tolerance, nufft_method_name(info.method), info.products, info.width, info.grid[0],
-                       info.grid[1], info.grid[2], info.bins, seconds[0] * 1e3, seconds[1] * 1e3);
-                for (int way = 0; way < 2; way++)
+                tell_plan(c, tolerance, &info, seconds);
+                for (int way = 0; way < PURPOSES; way++)
                     if (seconds[way] < best[way].seconds)
                         best[way] = (struct fastest){seconds[way], info};
             }
-    tell_search(c, tolerance, "adjoint", &ours[0], &best[0], tried);
-    tell_search(c, tolerance, "forward", &ours[1], &best[1], tried);
+    for (int purpose = 0; purpose < PURPOSES; purpose++)
+        tell_search(c, tolerance, purpose_names[purpose], &ours[purpose], &best[purpose], tried);
 }
 
 /* ---- a case ---- */
+
+/* The last of some plans, what it is, and what making them took. */
+static struct nufft *make_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params,
+                               const float *k, struct nufft_info *info, struct creation *create)
+{
+    double creates[PLANS], binnings[PLANS];
+    struct nufft *plan = NULL;
+    for (int i = -1; i < PLANS; i++) {
+        nufft_free(plan);
+        double start = clock_seconds();
+        must(nufft_create(&plan, dev, params, c->samples, k), "nufft_create");
+        start = clock_seconds() - start;
+        create->first = i < 0 ? start : create->first;
+        creates[i < 0 ? 0 : i] = start;
+        nufft_describe(plan, info);
+        binnings[i < 0 ? 0 : i] = info->binning;
+    }
+    create->median = median(creates, PLANS);
+    info->binning = median(binnings, PLANS);
+    return plan;
+}
 
 static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
 {
@@ -302,24 +361,12 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         struct nufft_params params = {
             .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
-        struct nufft *plan = NULL;
+        struct nufft *plan;
         double error = NAN;
-        struct creation create = {0};
+        struct creation create;
         params.width = o->width;
         params.oversampling = o->oversampling > 0 ? o->oversampling : o->width ? 2 : 0;
-        double creates[PLANS], binnings[PLANS];
-        for (int i = -1; i < PLANS; i++) {
-            nufft_free(plan);
-            double start = clock_seconds();
-            must(nufft_create(&plan, dev, &params, c->samples, k), "nufft_create");
-            start = clock_seconds() - start;
-            create.first = i < 0 ? start : create.first;
-            creates[i < 0 ? 0 : i] = start;
-            nufft_describe(plan, &info);
-            binnings[i < 0 ? 0 : i] = info.binning;
-        }
-        create.median = median(creates, PLANS);
-        info.binning = median(binnings, PLANS);
+        plan = make_plan(dev, c, &params, k, &info, &create);
         for (int i = -2; i < o->runs; i++) {
             double start = clock_seconds();
             must(nufft_adjoint(plan, c->batch, device_data, device_image), "nufft_adjoint");
@@ -330,6 +377,10 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
             error = image_error(c, k, data, image);
         const char *method = nufft_method_name(info.method);
         report(o, c, dev, params.tolerance, "adjoint", method, &info, create, times, error);
+        nufft_free(plan);
+        params.purpose = NUFFT_FOR_FORWARD;
+        plan = make_plan(dev, c, &params, k, &info, &create);
+        method = nufft_method_name(info.method);
         void *device_back, *device_back_image;
         must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
         must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");

@@ -214,6 +214,42 @@ static void every_tolerance(void **unused)
     }
 }
 
+/* Every plan does both transforms; one for the forward transform, whose samples cost less, takes a wider kernel on a
+ * smaller grid. */
+static void every_purpose(void **unused)
+{
+    (void)unused;
+    const struct problem p = {2, {32, 32, 1}, 1, 3829, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = p.tolerance, .batch = 1};
+    struct nufft_info info[NUFFT_FOR_BOTH + 1];
+    struct dev *dev;
+    float *k = make_k(p.dim, p.samples, p.spread);
+    struct c32 *data = make_values(p.samples, 3), *image = make_values(pixels_of(&p), 4);
+    struct c32 *data_got = make_values(p.samples, 5), *image_got = make_values(pixels_of(&p), 6);
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, p.threads), 0);
+    for (int purpose = NUFFT_FOR_ADJOINT; purpose <= NUFFT_FOR_BOTH; purpose++) {
+        struct nufft *plan;
+        params.purpose = (enum nufft_purpose)purpose;
+        assert_int_equal(nufft_create(&plan, dev, &params, p.samples, k), 0);
+        assert_int_equal(nufft_adjoint(plan, 1, data, image_got), 0);
+        assert_int_equal(nufft_forward(plan, 1, image, data_got), 0);
+        assert_true(adjoint_error(&p, k, NULL, data, image_got) <= p.tolerance);
+        assert_true(forward_error(&p, k, NULL, image, data_got) <= p.tolerance);
+        nufft_describe(plan, &info[purpose]);
+        nufft_free(plan);
+    }
+    assert_true(info[NUFFT_FOR_FORWARD].grid[0] < info[NUFFT_FOR_ADJOINT].grid[0]);
+    assert_true(info[NUFFT_FOR_FORWARD].width > info[NUFFT_FOR_ADJOINT].width);
+    assert_true(info[NUFFT_FOR_BOTH].grid[0] >= info[NUFFT_FOR_FORWARD].grid[0] &&
+                info[NUFFT_FOR_BOTH].grid[0] <= info[NUFFT_FOR_ADJOINT].grid[0]);
+    dev_free(dev);
+    free(k);
+    free(data);
+    free(image);
+    free(data_got);
+    free(image_got);
+}
+
 static void every_batch(void **unused)
 {
     (void)unused;
@@ -405,7 +441,8 @@ static void bad_input(void **unused)
                  {offsetof(struct nufft_params, n), 0},          {offsetof(struct nufft_params, n), 2049},
                  {offsetof(struct nufft_params, n) + 8, 2},      {offsetof(struct nufft_params, width), 1},
                  {offsetof(struct nufft_params, width), 11},     {offsetof(struct nufft_params, batch), 0},
-                 {offsetof(struct nufft_params, bin_depth), -2}, {offsetof(struct nufft_params, overflow), 2}};
+                 {offsetof(struct nufft_params, bin_depth), -2}, {offsetof(struct nufft_params, overflow), 2},
+                 {offsetof(struct nufft_params, purpose), -1},   {offsetof(struct nufft_params, purpose), 3}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p = good;
         memcpy((char *)&p + wrong[i].field, &wrong[i].value, sizeof(int));
@@ -436,6 +473,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_width_and_oversampling),
         cmocka_unit_test(every_tolerance),
+        cmocka_unit_test(every_purpose),
         cmocka_unit_test(every_batch),
         cmocka_unit_test(radial_kernel),
         cmocka_unit_test(places_at_the_edge),

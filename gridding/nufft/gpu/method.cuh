@@ -24,8 +24,10 @@ struct nufft_gpu_method {
      * on each axis. */
     double (*error)(const struct nufft_shape *shape, bool split, const double gain[3]);
 
-    /* Seconds of an adjoint; passes: of the FFT, in the time that one of a known size takes. */
+    /* Seconds of an adjoint and of a forward transform (NULL: as of an adjoint); passes: of the FFT, in the time that
+     * one of a known size takes. */
     double (*seconds)(const struct nufft_shape *shape, size_t samples, double passes, bool split);
+    double (*forward_seconds)(const struct nufft_shape *shape, size_t samples, double passes, bool split);
 
     /* Its bins: the axes, and what else differs from what plan.cu has filled in. */
     void (*bins)(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape, size_t samples,

@@ -45,6 +45,8 @@ static void tiles_bins(struct range_geometry *g, const struct gpu *, const struc
 
 /* ---- bricks of 8 x 8 x 16 cells, in slots ---- */
 
+static const int brick8_size[3] = {4, 5, 13}; /* of a bin, in cells */
+
 static bool brick8_serves(const struct nufft_shape *shape)
 {
     const int least = 16; /* slots: two bins an axis are enough */
@@ -58,18 +60,31 @@ static double brick8_error(const struct nufft_shape *, bool split, const double 
     return split ? hypot(2.5e-5, 1.5e-6 * whole(gain)) : 3.3e-4 * whole(gain);
 }
 
+static double brick8_bins_of(const struct nufft_shape *shape)
+{
+    double bins = 1;
+    for (int d = 0; d < 3; d++)
+        bins *= range_axis_make(shape->grid[d], brick8_size[d]).bins;
+    return bins;
+}
+
 static double brick8_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     return 3e-11 * (split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells_of(shape);
+}
+
+/* Read in float32, whatever it is summed in. */
+static double brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
+{
+    return 3e-11 * (double)samples + 3.3e-9 * brick8_bins_of(shape) + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
 }
 
 /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
 static void brick8_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                         size_t samples, bool split)
 {
-    static const int size[3] = {4, 5, 13};
     for (int d = 0; d < 3; d++)
-        g->axis[d] = range_axis_make(shape->grid[d], size[d]);
+        g->axis[d] = range_axis_make(shape->grid[d], brick8_size[d]);
     size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
     g->run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
     uint32_t row = (uint32_t)g->axis[0].bins, runs = (row + RUN_BINS_MOST - 1) / RUN_BINS_MOST;
@@ -112,14 +127,27 @@ static double brick16_error(const struct nufft_shape *shape, bool split, const d
     return split ? hypot(5.5e-6, split_halves_error(gain)) : single_halves_error(shape->width, gain);
 }
 
-static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+static double brick16_bins_of(const struct nufft_shape *shape)
 {
     double bins = 1;
     for (int d = 0; d < 3; d++)
         bins *= nufft_gpu_brick16_axis(shape->grid[d], shape->width).bins;
+    return bins;
+}
+
+static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const double bins = brick16_bins_of(shape);
     /* Where bins are heavy in the mean, most of them are cut into parts, which are stored and added up. */
     const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
     return each * (double)samples + 9.5e-9 * bins + (3e-12 + 3.2e-12 * passes) * cells_of(shape);
+}
+
+static double brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const double each = (split ? 5.7e-11 : 4.9e-11) + (split ? 6.4e-12 : 5.3e-12) * (shape->width - 5);
+    return each * (double)samples + (split ? 1.13e-8 : 7e-9) * brick16_bins_of(shape) +
+           (2e-12 + 4.2e-12 * passes) * cells_of(shape);
 }
 
 static void brick16_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t, bool)
@@ -161,14 +189,27 @@ static double brick_dense_error(const struct nufft_shape *shape, bool split, con
     return split ? split_halves_error(gain) : single_halves_error(shape->width, gain);
 }
 
+static double brick_dense_bins_of(const struct nufft_shape *shape)
+{
+    double bins = 1;
+    for (int d = 0; d < 3; d++)
+        bins *= dense_axis(shape->grid[d], shape->width, d == 2).bins;
+    return bins;
+}
+
 /* A bin's brick is written once, and read with the more others the wider the kernel is. */
 static double brick_dense_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double of_bin = shape->width == 5 ? 4.5e-9 : shape->width == 6 ? 7.5e-9 : 1.1e-8;
-    double bins = 1;
-    for (int d = 0; d < 3; d++)
-        bins *= dense_axis(shape->grid[d], shape->width, d == 2).bins;
+    const double bins = brick_dense_bins_of(shape);
     return (split ? 4.3e-11 : 3.5e-11) * (double)samples + of_bin * bins + 3.2e-12 * passes * cells_of(shape);
+}
+
+static double brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const double each = (split ? 5.6e-11 : 5.3e-11) + 4e-12 * (shape->width - 5);
+    return each * (double)samples + (split ? 2.9e-9 : 2.3e-9) * brick_dense_bins_of(shape) +
+           (2e-12 + 4e-12 * passes) * cells_of(shape);
 }
 
 static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
@@ -245,6 +286,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick8_serves,
      brick8_error,
      brick8_seconds,
+     brick8_forward_seconds,
      brick8_bins,
      NULL,
      nufft_gpu_brick8_make,
@@ -261,6 +303,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick16_serves,
      brick16_error,
      brick16_seconds,
+     brick16_forward_seconds,
      brick16_bins,
      brick16_group,
      nufft_gpu_brick16_make,
@@ -277,6 +320,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick_dense_serves,
      brick_dense_error,
      brick_dense_seconds,
+     brick_dense_forward_seconds,
      brick_dense_bins,
      NULL,
      nufft_gpu_brick_dense_make,
@@ -293,6 +337,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick2d_serves,
      brick2d_error,
      brick2d_seconds,
+     NULL,
      brick2d_bins,
      brick2d_group,
      nufft_gpu_brick2d_make,
@@ -309,6 +354,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      tiles_serve,
      tiles_error,
      tiles_seconds,
+     NULL,
      tiles_bins,
      NULL,
      nufft_gpu_tiles_make,

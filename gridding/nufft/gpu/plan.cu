@@ -59,7 +59,12 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
     double passes = 0;
     for (int d = 0; d < shape->dim; d++)
         passes += fft_size_known(shape->grid[d]) ? 1 : 2;
-    return a->method->seconds(shape, samples, passes, a->split);
+    const double adjoint = a->method->seconds(shape, samples, passes, a->split);
+    const double forward =
+        a->method->forward_seconds ? a->method->forward_seconds(shape, samples, passes, a->split) : adjoint;
+    return shape->purpose == NUFFT_FOR_ADJOINT   ? adjoint
+           : shape->purpose == NUFFT_FOR_FORWARD ? forward
+                                                 : adjoint + forward;
 }
 
 /* The fastest method that keeps the tolerance beside the kernel's own error; `error`: what to expect of it. Tiles, the

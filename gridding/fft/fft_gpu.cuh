@@ -57,24 +57,24 @@ struct fft_pass {
 /* In place is allowed where in and out share a line's first element and no line reaches into another. */
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
 
-/* Rows of kept <= n cells, one after the other, each padded with zeros to n cells, convolved with a row of the kernel
- * of which spectrum[] is the (real) transform, and cropped again, in place. Kept cells lie as in struct fft_pass. */
+/* Rows of kept <= n / 2 cells, one after the other, each padded with zeros to n cells, convolved with a row of the
+ * kernel of which spectrum[] is the (real) transform, and cropped again, in place. */
 struct fft_rows {
     float2 *values; /* [sets][lines][kept] */
     int kept, lines, sets;
-    const float *spectrum; /* [sets / sets_per_plane][lines][n], in FFT order */
+    const float *spectrum; /* [sets / sets_per_plane][lines][n], in the order of fft_rows_place() (fft_halves.cuh) */
     int sets_per_plane;    /* so many neighbouring sets share a plane of the spectrum */
 };
 
 /* The smallest size >= cells of such rows; 0: none. */
 int fft_rows_size(int cells);
-/* The smallest size >= cells whose rows and columns take two stages; 0: none. */
+/* The smallest size >= cells that is transformed in halves of two stages (fft_halves.cuh); 0: none. */
 int fft_two_stage_size(int cells);
 
 /* plan->n is a size that fft_rows_size() gives. */
 int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows);
 
-/* fft_run() of FFT_FORTH or FFT_BACK along columns, in fewer stages where there are such passes. */
+/* fft_run() of FFT_FORTH or FFT_BACK along columns side by side, kept <= n / 2 of them anywhere in n, not in place. */
 int fft_convolve_columns(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
 
 #endif

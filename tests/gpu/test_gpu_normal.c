@@ -19,18 +19,33 @@ struct test_case {
     int dim, n[3], batch;
     size_t samples;
     double tolerance;
+    int grid[3]; /* that is expected of a GPU; 0: any */
 };
 
 static const struct test_case cases[] = {
-    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, 1e-3},
-    {"2-D, 1e-5, odd", 2, {31, 45, 1}, 2, 3000, 1e-5},
-    {"2-D, many", 2, {24, 24, 1}, 150, 700, 1e-3},
-    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3},
-    {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5},
-    {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3},
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, 1e-3, {0}},
+    {"2-D, 1e-5, odd", 2, {31, 45, 1}, 2, 3000, 1e-5, {0}},
+    {"2-D, many", 2, {24, 24, 1}, 150, 700, 1e-3, {0}},
+    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3, {0}},
+    {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5, {0}},
+    {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3, {0}},
     /* More than the passes along y and x take at a time. */
-    {"2-D, large", 2, {200, 180, 1}, 60, 9000, 1e-3},
-    {"3-D, many", 3, {64, 64, 40}, 13, 9000, 1e-3},
+    {"2-D, large", 2, {200, 180, 1}, 60, 9000, 1e-3, {0}},
+    {"3-D, many", 3, {64, 64, 40}, 13, 9000, 1e-3, {0}},
+    /* Every size whose axes are transformed in halves, whole and not. */
+    {"halves of 64", 2, {64, 61, 1}, 3, 3000, 1e-5, {128, 128, 1}},
+    {"halves of 80", 2, {79, 80, 1}, 9, 3000, 1e-5, {160, 160, 1}},
+    {"halves of 96", 2, {96, 95, 1}, 1, 3000, 1e-5, {192, 192, 1}},
+    {"halves of 112", 2, {112, 109, 1}, 5, 3000, 1e-5, {224, 224, 1}},
+    {"halves of 120", 2, {118, 120, 1}, 2, 3000, 1e-5, {240, 240, 1}},
+    {"halves of 128", 2, {128, 125, 1}, 3, 3000, 1e-5, {256, 256, 1}},
+    {"halves of 144", 2, {143, 144, 1}, 1, 3000, 1e-5, {288, 288, 1}},
+    {"halves of 160", 2, {160, 157, 1}, 3, 3000, 1e-5, {320, 320, 1}},
+    {"halves of 192", 2, {190, 192, 1}, 2, 3000, 1e-5, {384, 384, 1}},
+    {"halves of 240", 2, {240, 233, 1}, 1, 3000, 1e-5, {480, 480, 1}},
+    {"halves of 256", 2, {251, 256, 1}, 9, 3000, 1e-5, {512, 512, 1}},
+    {"halves of a slab", 3, {112, 33, 62}, 3, 9000, 1e-3, {224, 0, 128}},
+    {"halves along y", 3, {30, 128, 17}, 2, 9000, 1e-3, {0, 256, 0}},
 };
 
 struct problem {
@@ -69,7 +84,7 @@ static void problem_free(struct problem *p)
 
 /* The operator on `dev`, `runs` times anew; *same: all runs gave the same bits. Every other run is in place; the others
  * repeat the call, which a GPU then has recorded. */
-static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, bool *same)
+static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, bool *same, struct normal_info *info)
 {
     struct c32 *first = take(p->values * sizeof *first), *next = take(p->values * sizeof *next);
     *same = true;
@@ -77,6 +92,7 @@ static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, boo
         struct normal *normal;
         void *values, *result;
         must(normal_create(&normal, dev, &p->params, p->c->samples, p->k, p->w), "normal_create");
+        normal_describe(normal, info);
         must(dev_alloc(dev, p->values * sizeof *first, &values), "dev_alloc");
         must(dev_alloc(dev, p->values * sizeof *first, &result), "dev_alloc");
         must(dev_upload(dev, values, p->image, p->values * sizeof *first), "dev_upload");
@@ -134,9 +150,10 @@ int main(void)
     size_t before, after, total;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct problem p;
-        bool same, ignored;
+        bool same, ignored, grid = true;
+        struct normal_info info, of_cpu;
         problem_make(&p, &cases[i]);
-        struct c32 *here = apply(gpu, &p, 5, &same), *there = apply(cpu, &p, 1, &ignored);
+        struct c32 *here = apply(gpu, &p, 5, &same, &info), *there = apply(cpu, &p, 1, &ignored, &of_cpu);
         struct c32 *transforms = by_transforms(gpu, &p);
         double tolerance = cases[i].tolerance;
         /* Two results within the tolerance of the truth lie within twice that of each other. */
@@ -145,6 +162,9 @@ int main(void)
         verdict_within(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
                        distance(here, transforms, p.values), 3 * tolerance);
         verdict_within(same, "the same bits in 5 runs", cases[i].name, !same, 0);
+        for (int d = 0; d < 3; d++)
+            grid = grid && (cases[i].grid[d] == 0 || cases[i].grid[d] == info.grid[d]);
+        verdict_within(grid, "the grid", cases[i].name, info.grid[0], cases[i].grid[0]);
         free(here);
         free(there);
         free(transforms);
@@ -155,8 +175,9 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct problem p;
         bool ignored;
+        struct normal_info info;
         problem_make(&p, &cases[i]);
-        free(apply(gpu, &p, 1, &ignored));
+        free(apply(gpu, &p, 1, &ignored, &info));
         problem_free(&p);
     }
     must(dev_memory(gpu, &after, &total), "dev_memory");

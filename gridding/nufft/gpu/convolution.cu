@@ -1,10 +1,10 @@
 /* convolution.cu: circular convolution of images on the GPU: pruned FFT passes. Those along x are one pass, which also
- * multiplies by the kernel's transform; in 3-D the passes along y and x take some planes of all images at a time, so
- * that what lies between them stays in the cache.
+ * multiplies by the kernel's transform; in 3-D the passes along y and x take some planes of all images at a time, since
+ * what lies between them would be as large as the grid.
  *
  * What the passes hold: planes[z][image][y][x] of n[] x n[] pixels and grid[] frequencies along z (3-D only), and
  * rows[plane or image][y][x] of n[] pixels along x and grid[] frequencies along y. */
-#include "gridding/fft/fft_gpu.cuh"
+#include "gridding/fft/fft_halves.cuh"
 #include "gridding/nufft/nufft_leaf.h"
 
 #include <algorithm>
@@ -54,13 +54,13 @@ static void destroy(void *state)
     free(c);
 }
 
-/* Passes of a size that the compiler knew take a quarter of the time, and those of two stages less than those of three
- * on up to a tenth fewer cells (112^3 on 240^3 cells: 2.9 ms, on 224^3: 3.3). */
+/* Passes of a size that the compiler knew take a quarter of the time, and those in halves less than others on up to a
+ * fifth fewer cells. */
 static int axis_size(int axis, int cells)
 {
-    const int two_stages = fft_two_stage_size(cells);
-    if (two_stages != 0 && 10 * two_stages <= 11 * cells)
-        return two_stages;
+    const int in_halves = fft_two_stage_size(cells);
+    if (in_halves != 0 && 5 * in_halves <= 6 * cells)
+        return in_halves;
     if (axis == 0) {
         const int size = fft_rows_size(cells);
         return size ? size : cells;
@@ -81,13 +81,14 @@ static int make_grids(struct convolution_gpu *c, int batch)
         rc = gpu_check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, c->gpu->index), "Asking for the cache");
     if (rc)
         return rc;
-    /* Rows beside what they are read from and written to. */
-    const size_t rows = c->row_plane * sizeof *c->rows, cached = std::max((size_t)1, (size_t)cache / 2 / rows);
+    /* Four times the cache: shorter launches lose more at their ends than the cache saves. */
+    const size_t rows = c->row_plane * sizeof *c->rows,
+                 together = std::max((size_t)1, std::min((size_t)cache * 4, available / 8) / rows);
     const size_t each = c->dim == 3 ? c->plane * c->grid[2] * sizeof *c->planes : rows;
     const size_t fits = std::max((size_t)1, available / 2 / each);
     c->group = (int)std::min({fits, (size_t)batch, (size_t)SETS_MOST});
-    const size_t sets =
-        c->dim == 3 ? (size_t)c->group * std::max((size_t)1, cached / c->group) : std::min(cached, (size_t)c->group);
+    const size_t sets = c->dim == 3 ? (size_t)c->group * std::max((size_t)1, together / c->group)
+                                    : std::min(together, (size_t)c->group);
     c->sets = (int)std::min({sets, (size_t)c->group * c->grid[2], (size_t)SETS_MOST / c->group * c->group});
     if (c->dim == 3)
         rc = gpu_array(c->gpu, c->plane * c->grid[2] * c->group, &c->planes, "The convolution's grid");
@@ -159,29 +160,48 @@ static int transform(const struct convolution_gpu *c, const int n[3], const stru
     return rc;
 }
 
-/* Blocks of 256; a thread owns one cell. */
-static __global__ void real_parts(size_t cells, const float2 *values, float scale, float *to)
+/* Blocks of 256; a thread owns one cell. place[nx]: where the frequencies along x go. */
+static __global__ void real_parts(size_t cells, int nx, const int *place, const float2 *values, float scale, float *to)
 {
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, row = i / nx;
     if (i < cells)
-        to[i] = values[i].x * scale;
+        to[row * nx + place[i - row * nx]] = values[i].x * scale;
+}
+
+/* fft_rows_place() of the frequencies along x, on the device. */
+static int make_places(const struct convolution_gpu *c, int **place)
+{
+    const int nx = c->grid[0];
+    int *host = (int *)malloc((size_t)nx * sizeof *host);
+    if (!host)
+        return err_no_memory("the order of a convolution's kernel");
+    for (int f = 0; f < nx; f++)
+        host[f] = fft_rows_place(nx, f);
+    int rc = gpu_array(c->gpu, (size_t)nx, place, "The order of the convolution's kernel");
+    if (!rc)
+        rc = gpu_upload(c->gpu, *place, host, (size_t)nx * sizeof *host);
+    free(host);
+    return rc;
 }
 
 static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kernel, float scale)
 {
     struct convolution_gpu *c = (struct convolution_gpu *)state;
     struct c32 *values = NULL;
-    int rc = gpu_enter(c->gpu);
+    int *place = NULL, rc = gpu_enter(c->gpu);
     if (!rc)
         rc = gpu_array(c->gpu, c->cells, &values, "The transform of the convolution's kernel");
     if (!rc)
+        rc = make_places(c, &place);
+    if (!rc)
         rc = transform(c, kernel_n, kernel, values);
     if (!rc) {
-        real_parts<<<gpu_blocks(c->cells, 256), 256, 0, c->gpu->stream>>>(c->cells, (const float2 *)values, scale,
-                                                                          c->spectrum);
+        real_parts<<<gpu_blocks(c->cells, 256), 256, 0, c->gpu->stream>>>(c->cells, c->grid[0], place,
+                                                                          (const float2 *)values, scale, c->spectrum);
         rc = gpu_launched("Keeping the convolution's kernel");
     }
     gpu_release(c->gpu, values);
+    gpu_release(c->gpu, place);
     return rc ? rc : gpu_finish(c->gpu, "Keeping the convolution's kernel");
 }
 

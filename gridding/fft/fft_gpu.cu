@@ -1,3 +1,4 @@
+#include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_sizes.cuh"
 
 #include <cmath>
@@ -178,6 +179,8 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     bool summed = pass->kind == FFT_BACK_SLOTS || pass->kind == FFT_BACK_BRICKS;
     bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
     void (*kernel)(struct lines_args) = kernel_of_table(plan->n, rows, pass->kind);
+    const bool back = pass->kind == FFT_BACK || pass->kind == FFT_BACK_IMAGE;
+    const struct fft_kernel image = back ? fft_image_kernel(plan->n, rows, pass->kind) : fft_kernel{NULL, 0, 0};
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
     a.n = plan->n;
@@ -186,6 +189,11 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     a.threads = plan->threads;
     a.twiddles = plan->twiddles;
     a.lines_per_block = lines_that_fit(a.threads, rows);
+    if (image.kernel) {
+        kernel = image.kernel;
+        a.threads = image.threads;
+        a.lines_per_block = image.lines;
+    }
     while (!kernel && a.lines_per_block > 1 &&
            (a.lines_per_block * line_bytes > gpu->shared_most || a.lines_per_block * a.threads > BLOCK_THREADS_MOST))
         a.lines_per_block /= 2;

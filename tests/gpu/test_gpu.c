@@ -268,6 +268,52 @@ static void test_alone(struct dev *gpu)
     }
 }
 
+/* Wide bins of some parts, which their block adds up, and of many, which are added up before; the blocks of parts clear
+ * the grid. What an earlier transform left there must be gone: the squares are those of the image. */
+static void test_parts(struct dev *gpu)
+{
+    static const struct {
+        struct test_case c;
+        size_t least, most; /* samples of the largest bin: parts have 1,024 */
+    } tests[] = {
+        {{"bins of 2 to 4 parts", 3, {16, 16, 16}, 1, 20000, UNIFORM, 1e-2, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+         1025,
+         4096},
+        {{"a bin of many parts", 3, {30, 30, 30}, 2, 12000, CENTRE, 1e-2, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+         4097,
+         12000},
+    };
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        const struct test_case *c = &tests[i].c;
+        struct problem p;
+        struct outcome o;
+        struct nufft_params params = params_of(c);
+        char name[200], why[100];
+        double off = 0, all = 0;
+        params.oversampling = 1.5;
+        problem_make(&p, c, true);
+        run_problem(gpu, &p, &params, &o);
+        verdict_way(c, &o.info);
+        snprintf(name, sizeof name, "%s: as many", c->name);
+        snprintf(why, sizeof why, "the largest bin has %zu samples", o.info.largest_bin);
+        verdict(o.info.largest_bin >= tests[i].least && o.info.largest_bin <= tests[i].most, name, why);
+        verdict_error(distance(o.image, p.true_image, p.pixels), o.info.expected_error, "%s: adjoint", c->name,
+                      __LINE__);
+        for (size_t j = 0; j < p.pixels; j++) {
+            double s = 0;
+            for (int b = 0; b < c->batch; b++) {
+                const struct c32 v = o.image[(size_t)b * p.pixels + j];
+                s += (double)v.re * v.re + (double)v.im * v.im;
+            }
+            off += (s - o.squares[j]) * (s - o.squares[j]);
+            all += s * s;
+        }
+        verdict_error(sqrt(off / all), 1e-6, "%s: squares are those of the images", c->name, __LINE__);
+        outcome_free(&o);
+        problem_free(&p);
+    }
+}
+
 /* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less
  * than 1/3). */
 static void test_periodic(struct dev *gpu)
@@ -516,6 +562,7 @@ int main(int argc, char **argv)
     verdict_ways();
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_alone(gpu);
+    test_parts(gpu);
     test_periodic(gpu);
     test_range(gpu);
     test_one_sign(gpu);

@@ -150,13 +150,21 @@ static double brick16_forward_seconds(const struct nufft_shape *shape, size_t sa
            (2e-12 + 4.2e-12 * passes) * cells_of(shape);
 }
 
-static void brick16_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t, bool)
+/* A slab's share of the grid stays in the cache; a small grid does as a whole. Parts: several for each block that is
+ * under way at a time, but bricks are not free either. */
+static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
+                         size_t samples, bool)
 {
+    const double whole = 8e6, slab = 3e6; /* cells */
+    const size_t rounds = samples / ((size_t)gpu->multiprocessors * 4) / (2 * SPLIT_SAMPLES_MOST);
+    double bins = 1;
     for (int d = 0; d < 3; d++)
         g->axis[d] = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
+    for (int d = 0; d < 3; d++)
+        bins *= g->axis[d].bins;
     g->light = SPLIT_SAMPLES_MOST;
-    g->slab = 1500;
-    g->depth = 2 * SPLIT_SAMPLES_MOST;
+    g->slab = (uint32_t)(cells_of(shape) <= whole ? bins : std::max(1., bins * slab / cells_of(shape)));
+    g->depth = rounds < 8 ? SPLIT_SAMPLES_MOST : 2 * SPLIT_SAMPLES_MOST;
 }
 
 /* Groups of about one size, whose z planes one launch can take. */

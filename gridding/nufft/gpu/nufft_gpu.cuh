@@ -282,8 +282,8 @@ void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *s
 /* An axis cut into bins whose samples' kernels fit a wide brick. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width);
 
-/* Sum the partial tiles of every heavy bin into its first, for each of the transforms. */
-int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms);
+/* Sum the partial tiles of every heavy bin that has more than `few` into its first, for each of the transforms. */
+int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few);
 
 /* ---- grid and image (image.cu) ---- */
 

@@ -1,31 +1,43 @@
 /* The caller's order to the sorted one. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
-/* Blocks of 256; a thread owns one sorted sample of all transforms: data[transform][stride] to
+enum { SORTED = 4 }; /* samples of a thread, all of which are under way at once */
+
+/* Blocks of 256; a thread owns SORTED sorted samples of all transforms: data[transform][stride] to
  * sorted[transform][stride]. Unless NULL, largest[transform] is raised to the largest of all |real| and |imaginary|
  * parts, as bits: floats >= 0 are in the order of their bits. */
-static __global__ void sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order,
-                                 const float *weights, const float2 *data, float2 *sorted, uint32_t *largest)
+static __global__ void __launch_bounds__(256)
+    sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order, const float *weights,
+              const float2 *data, float2 *sorted, uint32_t *largest)
 {
     __shared__ uint32_t of_block[WIDE_TRANSFORMS];
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    const bool there = i < samples;
-    float w = there && weights ? weights[i] : 1.f;
-    data += there ? order[i] : 0;
-    sorted += i;
+    const size_t first = (size_t)blockIdx.x * (256 * SORTED) + threadIdx.x;
+    uint32_t from[SORTED];
+    float w[SORTED];
+#pragma unroll
+    for (int j = 0; j < SORTED; j++) {
+        const size_t i = first + j * 256;
+        from[j] = i < samples ? order[i] : 0;
+        w[j] = i < samples && weights ? weights[i] : 1.f;
+    }
     if (threadIdx.x < WIDE_TRANSFORMS)
         of_block[threadIdx.x] = 0;
     __syncthreads();
-#pragma unroll 4
     for (int t = 0; t < transforms; t++) {
-        float2 v = make_float2(0.f, 0.f);
-        if (there) {
-            v = __ldcs(data + t * stride);
-            v = make_float2(v.x * w, v.y * w);
-            sorted[t * stride] = v;
+        uint32_t most = 0;
+        float2 v[SORTED];
+#pragma unroll
+        for (int j = 0; j < SORTED; j++)
+            v[j] = __ldcs(data + t * stride + from[j]);
+#pragma unroll
+        for (int j = 0; j < SORTED; j++) {
+            v[j] = make_float2(v[j].x * w[j], v[j].y * w[j]);
+            if (first + j * 256 >= samples)
+                continue;
+            sorted[t * stride + first + j * 256] = v[j];
+            most = max(most, max(__float_as_uint(fabsf(v[j].x)), __float_as_uint(fabsf(v[j].y))));
         }
         if (largest) {
-            uint32_t most = max(__float_as_uint(fabsf(v.x)), __float_as_uint(fabsf(v.y)));
             most = __reduce_max_sync(~0u, most);
             if (threadIdx.x % 32 == 0)
                 atomicMax(&of_block[t], most);
@@ -57,9 +69,9 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
                        "Sorting the data");
     if (rc)
         return rc;
-    sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order,
-                                                                 weights, (const float2 *)data, (float2 *)plan->sorted,
-                                                                 plan->largest);
+    sort_data<<<gpu_blocks(n, 256 * SORTED), 256, 0, plan->gpu->stream>>>(
+        n, plan->samples, transforms, plan->bins.order, weights, (const float2 *)data, (float2 *)plan->sorted,
+        plan->largest);
     return gpu_launched("Sorting the data");
 }
 

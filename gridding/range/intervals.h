@@ -5,34 +5,112 @@
 
 #include "gridding/base/host_device.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
-/* A squared distance r2 (float32) belongs to interval table[r2 step] if that is below INTERVAL_DOUBT, is longer or
- * shorter than all where it is INTERVAL_FAR, and else is looked at in double precision. */
+/* A distance in float32 has a place in a table, and belongs to interval table[place] if that is below INTERVAL_DOUBT,
+ * is longer or shorter than all where it is INTERVAL_FAR, and else is looked at in double precision. */
 enum { INTERVAL_FAR = 0xffff, INTERVAL_DOUBT = 0xfffe };
 
-/* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
-enum { INTERVAL_PLACES_MOST = 8192 };
-static inline int interval_places(int edges)
-{
-    return edges <= 64 ? INTERVAL_PLACES_MOST / 4 : INTERVAL_PLACES_MOST;
-}
+/* What a distance r in float32 may err by: relative r + absolute. */
+struct interval_error {
+    double relative, absolute;
+};
 
-/* table[places] of squared edges edge2[edges], rising; error: what float32's r2 may err by. Returns `step`. */
-static inline float interval_table(int edges, const double *edge2, double error, int places, uint16_t *table)
+/* table[places] of squared edges edge2[edges], rising. end(of, t): the distance, in float32, at which place t ends and
+ * the next begins; place 0 begins at 0. */
+static inline void interval_table(int edges, const double *edge2, const struct interval_error *error, int places,
+                                  double (*end)(const void *of, int place), const void *of, uint16_t *table)
 {
-    const double step = (places - 1) / edge2[edges - 1];
     int interval = -1; /* the last whose lower edge lies below a place */
+    double begin = 0;
     for (int t = 0; t < places; t++) {
-        const double low = t / step - error, high = (t + 1) / step + error;
-        while (interval + 1 < edges && edge2[interval + 1] <= low)
+        const double next = end(of, t), low = fmax(0, begin * (1 - error->relative) - error->absolute),
+                     high = next * (1 + error->relative) + error->absolute;
+        while (interval + 1 < edges && edge2[interval + 1] <= low * low)
             interval++;
-        const bool sure = interval + 1 == edges || high <= edge2[interval + 1];
+        const bool sure = interval + 1 == edges || high * high <= edge2[interval + 1];
         const bool outside = interval < 0 || interval == edges - 1;
         table[t] = (uint16_t)(!sure ? INTERVAL_DOUBT : outside ? INTERVAL_FAR : interval);
+        begin = next;
     }
-    return (float)step;
+}
+
+/* ---- places by powers of two, on the CPU ---- */
+
+/* The place of r2, a square, is its bits as a float >> shift, less first, and at least 0: so many steps from each power
+ * of two to the next, so that short distances are told apart as well as long ones, and none takes time to compute. What
+ * is not below `limit` lies beyond all edges. */
+struct interval_octaves {
+    int shift, first, places;
+    float limit;
+};
+
+/* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
+enum { INTERVAL_FEW = 64, INTERVAL_BITS_FEW = 10, INTERVAL_BITS = 12, INTERVAL_OCTAVES_MOST = 24 };
+enum { INTERVAL_PLACES_MOST = (INTERVAL_OCTAVES_MOST + 2) << INTERVAL_BITS };
+
+static inline uint32_t interval_bits(double r)
+{
+    const float r2 = (float)(r * r);
+    uint32_t bits;
+    memcpy(&bits, &r2, sizeof bits);
+    return bits;
+}
+
+static inline float interval_float(uint32_t bits)
+{
+    const uint32_t infinite = 0x7f800000;
+    float r2;
+    bits = bits < infinite ? bits : infinite;
+    memcpy(&r2, &bits, sizeof r2);
+    return r2;
+}
+
+static inline struct interval_octaves interval_octaves(int edges, const double *edge2,
+                                                       const struct interval_error *error)
+{
+    const int bits = edges <= INTERVAL_FEW ? INTERVAL_BITS_FEW : INTERVAL_BITS;
+    const double last = sqrt(edge2[edges - 1]), shortest = sqrt(edge2[0] > 0 ? edge2[0] : edge2[1]);
+    const double longest = last * (1 + error->relative) + error->absolute,
+                 nearest = fmax(0, shortest * (1 - error->relative) - error->absolute);
+    struct interval_octaves o;
+    o.shift = 23 - bits;
+    const int end = (int)(interval_bits(longest) >> o.shift) + 2;
+    o.first = (int)(interval_bits(nearest) >> o.shift) - 1;
+    if (o.first < end - (INTERVAL_OCTAVES_MOST << bits))
+        o.first = end - (INTERVAL_OCTAVES_MOST << bits);
+    o.first = o.first > 0 ? o.first : 0;
+    o.places = end - o.first;
+    o.limit = interval_float((uint32_t)end << o.shift);
+    return o;
+}
+
+static inline double interval_octaves_end(const void *of, int place)
+{
+    const struct interval_octaves *o = (const struct interval_octaves *)of;
+    return sqrt((double)interval_float((uint32_t)(o->first + place + 1) << o->shift));
+}
+
+/* ---- places of equal length, on a GPU, whose shared memory holds few ---- */
+
+/* The place of r is r steps. */
+struct interval_equal {
+    double step;
+};
+
+enum { INTERVAL_EQUAL_MOST = 8192 };
+
+static inline int interval_equal_places(int edges)
+{
+    return edges <= INTERVAL_FEW ? INTERVAL_EQUAL_MOST / 4 : INTERVAL_EQUAL_MOST;
+}
+
+static inline double interval_equal_end(const void *of, int place)
+{
+    return (place + 1) / ((const struct interval_equal *)of)->step;
 }
 
 /* The interval that r2 lies in; -1: none. */

@@ -5,7 +5,6 @@
  * are left out that the sphere around the block does not touch; then rows that the sphere around a point does not
  * touch. Which thread has a task does not change its sums. */
 #include "gridding/base/err.h"
-#include "gridding/range/intervals.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
 
@@ -368,34 +367,35 @@ static double moved_error(const struct points_cpu *p)
     return ldexp(extent, -46);
 }
 
-/* The error of float32 distances is below a millionth of the reach times the largest coordinate involved. */
-static double table_error(const struct pair_job *job)
+/* Differences of float32 positions are rounded once, and so are those of positions in two parts, but for what the lower
+ * part leaves: r errs by a few units of its last place, and by 2^-46 of the coordinates. */
+static struct interval_error count_error(const struct pair_job *job)
 {
-    const double last = job->edge2[job->edges - 1];
-    double longest = 0;
+    double longest = job->reach;
     for (int d = 0; d < job->to->box.dim; d++)
-        longest = fmax(longest, fmax(job->to->edge[d], job->from->edge[d]));
-    return 1e-6 * (last + job->reach * (job->reach + 2 * longest)) +
-           4 * job->reach * (moved_error(job->to) + moved_error(job->from));
+        longest += job->from->box.cells[d] * job->from->box.spacing[d] + 2 * fmax(job->to->edge[d], job->from->edge[d]);
+    return (struct interval_error){5e-7, ldexp(longest, -44) + 2 * (moved_error(job->to) + moved_error(job->from))};
 }
 
 static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, double **edge2)
 {
     const size_t threads = (size_t)job->to->threads, each = (size_t)job->edges * PAIR_COPIES;
-    const int places = interval_places(job->edges);
+    const struct interval_error error = count_error(job);
     *all = calloc(threads * each, sizeof **all);
-    *table = malloc((size_t)places * sizeof **table);
     *edge2 = malloc((size_t)job->edges * sizeof **edge2);
     job->counts = malloc(threads * sizeof *job->counts);
-    if (!*all || !*table || !*edge2 || !job->counts)
+    if (!*all || !*edge2 || !job->counts)
         return err_no_memory("counts of %d distances", job->edges);
     for (int e = 0; e < job->edges; e++)
         (*edge2)[e] = job->edge[e] * job->edge[e];
     job->edge2 = *edge2;
-    const float step = interval_table(job->edges, *edge2, table_error(job), places, *table);
+    const struct interval_octaves octaves = interval_octaves(job->edges, *edge2, &error);
+    *table = malloc((size_t)octaves.places * sizeof **table);
+    if (!*table)
+        return err_no_memory("counts of %d distances", job->edges);
+    interval_table(job->edges, *edge2, &error, octaves.places, interval_octaves_end, &octaves, *table);
     for (size_t t = 0; t < threads; t++)
-        job->counts[t] =
-            (struct pair_counts){.step = step, .places = places, .table = *table, .counts = *all + t * each};
+        job->counts[t] = (struct pair_counts){.octaves = octaves, .table = *table, .counts = *all + t * each};
     return 0;
 }
 

@@ -3,7 +3,6 @@
 #ifndef MRIRECON_PAIRS_SIMD_H
 #define MRIRECON_PAIRS_SIMD_H
 
-#include "gridding/range/intervals.h"
 #include "gridding/range/law_simd.h"
 #include "gridding/range/pencils.h"
 
@@ -190,13 +189,13 @@ INLINE void count_listed(struct listed *l, const struct pair_counts *to)
 INLINE void list_pairs(const int dim, const bool rest, const struct pair_place *p, const struct pair_run *run, size_t i,
                        size_t self, const struct pair_counts *to, struct listed *l)
 {
-    const vec most = splat((float)to->places);
+    const struct interval_octaves octaves = to->octaves;
     for (size_t j = 0; j < run->count; j += PENCIL_LANES) {
         vec away[3];
-        const vec places = pair_squares(dim, rest, p, run, j, away) * splat(to->step);
-        const vec_int near = places < most;
-        const unsigned bits = mask_bits(pair_lanes(run, self, j) & near);
-        pack(l->place + l->pairs, __builtin_convertvector(only(places, near), vec_int), bits);
+        const vec r2 = pair_squares(dim, rest, p, run, j, away);
+        const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
+        const unsigned bits = mask_bits(pair_lanes(run, self, j) & (r2 < splat(octaves.limit)));
+        pack(l->place + l->pairs, place & (place > 0), bits);
         pack(l->j + l->pairs, lane_number + splat_int((int32_t)j), bits);
         store((float *)(l->i + l->pairs), (vec)splat_int((int32_t)i));
         l->pairs += __builtin_popcount(bits);

@@ -4,6 +4,7 @@
 #ifndef MRIRECON_PENCILS_H
 #define MRIRECON_PENCILS_H
 
+#include "gridding/range/intervals.h"
 #include "gridding/range/law.h"
 
 #include <stddef.h>
@@ -58,9 +59,8 @@ enum { PAIR_SCALAR = 3, PAIR_PARTS = 4 }; /* a point's sums: its vector's up to 
 enum { PAIR_COPIES = 8 };
 
 struct pair_counts {
-    float step; /* places of the table for a unit of r2 */
-    int places;
-    const uint16_t *table; /* [places] */
+    struct interval_octaves octaves;
+    const uint16_t *table; /* [octaves.places] */
     uint64_t *counts;      /* [intervals][PAIR_COPIES] */
     /* Called for a pair in doubt: point i of the block, j of the run. */
     void (*doubt)(void *of, size_t i, size_t j);

@@ -3,7 +3,7 @@
  * JSON each: seconds of processor time, of all threads (the least of three), wall-clock seconds of the engine's sum,
  * and how far the two lie apart.
  *
- *   bench_sums [threads] */
+ *   bench_sums [threads [NAME]]   NAME: of sums whose names contain it only */
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
 #include "tests/random.h"
@@ -294,9 +294,23 @@ static void engine(const struct task *t, float *out, uint64_t *counts)
     }
 }
 
+static void task_free(struct task *t)
+{
+    range_points_free(t->points);
+    free(t->p.at);
+    free(t->p.value);
+    free(t->p.scale);
+}
+
+static const char *wanted; /* NULL: all */
+
 static void run(struct task *t, struct dev *dev, void (*plain)(const struct problem *, const struct cells *, float *))
 {
     struct problem *p = &t->p;
+    if (wanted && !strstr(t->name, wanted)) {
+        task_free(t);
+        return;
+    }
     size_t floats = strcmp(t->kind, "grid") == 0 ? p->nodes : 3 * p->count;
     float *ours = calloc(floats, sizeof *ours), *theirs = calloc(floats, sizeof *theirs);
     uint64_t counts[256] = {0}, others[256] = {0};
@@ -352,10 +366,7 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
     free(theirs);
     free(c.first);
     free(c.at);
-    range_points_free(t->points);
-    free(p->at);
-    free(p->value);
-    free(p->scale);
+    task_free(t);
 }
 
 static const char *name_of(const char *sum, const char *spread, char text[64])
@@ -431,6 +442,7 @@ int main(int argc, char **argv)
     struct dev *dev;
     check(dev_create(&dev, DEV_CPU, 0, argc > 1 ? atoi(argv[1]) : 0));
     omp_set_num_threads(dev_threads(dev));
+    wanted = argc > 2 ? argv[2] : NULL;
     run_all(dev, EVEN, "");
     run_clustered(dev);
     run_all(dev, PLUMMER, ", Plummer");

@@ -166,7 +166,8 @@ static void make(const struct pencils_leaf *leaf, const struct range_law *law, s
         .at = {at[0] + 5, at[1] + 5, at[2] + 5}, .count = 3, .self = 5, .high = {2, 2, 2}, .reach2 = 100};
     if (law->params.form != RANGE_SEPARABLE)
         leaf->pairs(&(struct pair_laws){law, law}, 3, &of, &run, made->sums);
-    const struct pair_counts to = {1, 4, table, made->counts, count_doubt, &made->doubts};
+    /* Places: below 1, to 2, to 4, to 8. */
+    const struct pair_counts to = {{23, 126, 4, 8}, table, made->counts, count_doubt, &made->doubts};
     leaf->count(3, &of, &run, &to);
 }
 

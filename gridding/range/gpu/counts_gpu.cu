@@ -32,7 +32,7 @@ struct count_tables {
 
 size_t counts_gpu_bytes(void)
 {
-    return INTERVAL_PLACES_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * (sizeof(double) + sizeof(unsigned long long)) +
+    return INTERVAL_EQUAL_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * (sizeof(double) + sizeof(unsigned long long)) +
            (size_t)65536;
 }
 
@@ -47,16 +47,18 @@ static int copies_of(int intervals)
     return copies;
 }
 
-static int tables_make(struct count_job *job, int edges, const double *edge, double error, struct count_tables *d)
+static int tables_make(struct count_job *job, int edges, const double *edge, const struct interval_error *error,
+                       struct count_tables *d)
 {
-    const int places = interval_places(edges);
+    const int places = interval_equal_places(edges);
+    const struct interval_equal equal = {places / (edge[edges - 1] * (1 + 2 * error->relative) + 2 * error->absolute)};
     double *edge2 = (double *)malloc((size_t)edges * sizeof *edge2);
     uint16_t *table = (uint16_t *)malloc((size_t)places * sizeof *table);
     int rc = edge2 && table ? 0 : err_no_memory("counts of %d distances", edges);
     for (int e = 0; e < edges && !rc; e++)
         edge2[e] = edge[e] * edge[e];
     if (!rc)
-        job->args.step = interval_table(edges, edge2, error, places, table);
+        interval_table(edges, edge2, error, places, interval_equal_end, &equal, table);
     if (!rc)
         rc = gpu_array(job->gpu, (size_t)places, &d->table, what);
     if (!rc)
@@ -71,6 +73,7 @@ static int tables_make(struct count_job *job, int edges, const double *edge, dou
         rc = gpu_check(cudaMemsetAsync(d->counts, 0, (size_t)edges * sizeof *d->counts, job->gpu->stream), what);
     free(edge2);
     free(table);
+    job->args.step = (float)equal.step;
     job->args.places = places;
     job->args.edges = edges;
     job->args.table = d->table;
@@ -113,10 +116,12 @@ static int count_all(struct count_job *job, const struct pair_work *work, int ed
     struct slices slices = {job->gpu,    listener, work->plan.tasks,
                             SLICE_PARTS, 0,        std::max<uint64_t>(work->plan.tasks, 1)};
     struct count_tables tables = {NULL, NULL, NULL};
-    /* Distances of float32 err by less than a millionth; doubles keep 48 bits of what lies far from the origin. */
-    const double moved = ldexp(work->to->view.extent + work->from->view.extent, -45);
-    const double error = 1e-6 * reach * reach + 4 * reach * moved;
-    int rc = tables_make(job, edges, edge, error, &tables);
+    /* Distances of float32 err by less than a millionth; doubles keep 48 bits of what lies far from the origin, and
+     * what is moved by an image of the box those of the box. */
+    const double *length = work->from->view.length, longest = fmax(length[0], fmax(length[1], length[2]));
+    const struct interval_error error = {1e-6, 2 * ldexp(work->to->view.extent + work->from->view.extent, -45) +
+                                                   ldexp(longest + reach, -44)};
+    int rc = tables_make(job, edges, edge, &error, &tables);
     job->args.pair = pair_work_args(work, reach);
     job->args.copies = copies_of(edges - 1);
     job->shared =

@@ -10,13 +10,21 @@ enum { COUNT_WARPS = 8, DOUBTS = 64 };
 
 struct pair_counts_args {
     struct pair_args pair;
-    float step; /* as intervals.h has it, as what follows */
+    float step; /* struct interval_equal's */
     int places, edges;
     const uint16_t *table;
     const double *edge2;
     int copies;                 /* of each count in shared memory: a power of 2, up to 32; 0: none */
     unsigned long long *counts; /* [edges - 1] */
 };
+
+/* sqrt(x), to 2^-22. */
+static __device__ __forceinline__ float root_of(float x)
+{
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
 /* The interval of a pair (its points in `to` and `from`, that one's image), in double precision; -1: none. */
 static __device__ __noinline__ int decided(const struct pair_counts_args &a, int x, int y, int z, uint2 pair)
@@ -95,7 +103,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
                 const uint32_t i = this->first + ii + t * ALONG_I;
                 float d[3];
                 base::template away<SHIFTED>(own_points, t, p, left, d);
-                const float place = fmaf(d[2], d[2], fmaf(d[1], d[1], d[0] * d[0])) * a.step;
+                const float place = root_of(fmaf(d[2], d[2], fmaf(d[1], d[1], d[0] * d[0]))) * a.step;
                 const bool in = place < (float)a.places && i < this->last && !(OWN && k == (int)ii + t * ALONG_I);
                 const unsigned interval = in ? table[(int)place] : (unsigned)INTERVAL_FAR;
                 if (interval < INTERVAL_DOUBT)

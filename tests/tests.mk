@@ -3,8 +3,8 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/tes
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 # The slowest programs first, so that none of them runs alone at the end.
-E2E      := $(patsubst %,tests/e2e/test_%.py,faults page simulate access client queue powercut limits batch uploads \
-	device operator clock)
+E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
+	device clock page limits operator)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Of these, sanitizers would see nothing that they do not see of the others; the library that durable preloads has to
 # come before theirs.

@@ -14,23 +14,19 @@ without one starts what it needs (`with Daemon(...) as daemon:`). Whatever a dae
 sanitizer's report, or a line logged as an error that the test did not expect, fails the program.
 """
 import contextlib
-import fcntl
 import glob
 import http.client
 import inspect
 import json
 import os
-import pty
 import random
 import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import traceback
 
@@ -320,6 +316,10 @@ class Daemon:
                     found[os.path.relpath(path, self.state)] = os.path.getsize(path)
         return found
 
+    def new_files(self, before):
+        """Names of files that were not there `before` (files()), but for the job store's."""
+        return {name for name in set(self.files()) - set(before) if not name.startswith("jobs.db")}
+
     # -- requests
 
     def request(self, method, path, body=None, headers=None, timeout=SLOW):
@@ -421,32 +421,6 @@ def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
         assert done.returncode == 0, f"mrirecon {' '.join(words)} exited with {done.returncode}: {done.stderr}"
         assert not REPORTS.search(done.stderr), done.stderr
     return done
-
-
-def at_terminal(words, columns, environment=None, drawn=lambda text: None):
-    """Run a command whose stderr is a terminal of so many columns, to its success; the lines that it drew over each other.
-    drawn() is given all that it has drawn so far, whenever it draws."""
-    outer, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
-    os.close(inner)
-    seen = b""
-    while True:
-        try:
-            data = os.read(outer, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not data:
-            break
-        seen += data
-        drawn(seen.decode(errors="replace"))
-    os.close(outer)
-    same(process.wait(SLOW), 0, "exit status")
-    # What a moving line gave way to ends in a newline, which a terminal's driver makes a carriage return and one.
-    moving = [line.removeprefix("\033[K") for line in seen.decode().replace("\r\n", "\n").split("\r") if line.startswith("\033[K")]
-    moving = [line for line in moving if line and "\n" not in line]
-    assert all(len(line) < columns for line in moving), f"wider than {columns} columns: {moving}"
-    return moving
 
 
 TESTS = []

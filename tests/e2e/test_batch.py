@@ -12,7 +12,8 @@ import tempfile
 import threading
 
 import scans
-from harness import BIN, Daemon, at_terminal, client, free_port, holding, main, same, skip, test, wait_until
+from harness import BIN, Daemon, client, free_port, holding, main, same, skip, test, wait_until
+from terminal import at_terminal
 
 FOLDER = tempfile.TemporaryDirectory()
 GOOD = scans.radial(seed=71).write(f"{FOLDER.name}/good.h5")

@@ -11,7 +11,8 @@ import tempfile
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, at_terminal, client, free_port, holding, main, same, test, wait_until
+from harness import BIN, Daemon, client, free_port, holding, main, same, test, wait_until
+from terminal import at_terminal
 
 FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")

@@ -51,7 +51,7 @@ def nobody(daemon):
             daemon.request(method, path, headers={"Authorization": wrong}).problem(401, "unauthorized")
 
 
-@test("each role may do what it may, and no more")
+@test("each role has its rights, and no others")
 def roles(daemon):
     identity = daemon.job_of("submit")
     daemon.ended(identity)
@@ -281,7 +281,7 @@ def audit_of_purges():
                              "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs 403 removed=0"], "audit lines")
 
 
-@test("the audit log does not depend on the log's level, and tells of uploads that broke off")
+@test("the audit log is independent of the log level, and records interrupted uploads")
 def audit_always():
     with Daemon(devices="cpu", log_level="error") as daemon:
         connection = socket.create_connection(("127.0.0.1", daemon.port))
@@ -343,7 +343,7 @@ def malformed_tokens(daemon):
         assert not wrong or wrong.split()[1].strip('"')[4:12] not in problem["detail"], problem
 
 
-@test("the client says what is wrong with a token's file")
+@test("the client names the fault of a token file")
 def token_files(daemon):
     token = os.path.join(daemon.state, "token")
     for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: spaces or quotes"),
@@ -443,7 +443,7 @@ def outside():
         assert not os.path.exists(state), "the state folder was made"
 
 
-@test("the client is told that a server speaks no TLS")
+@test("the client reports a server without TLS")
 def plain(daemon):
     told = client(None, "list", "--server", daemon.url.replace("http:", "https:"), check=False)
     assert told.returncode == 1 and "its address begins with http://" in told.stderr, told.stderr

@@ -40,7 +40,7 @@ def close(seen, expected):
     assert error < TOLERANCE, f"the image is off by {error:.3g}, allowed {TOLERANCE:g}"
 
 
-@test("an .npz with weights is the image of the same ISMRMRD scan, to the byte")
+@test("an .npz with weights gives the same image as its ISMRMRD scan, byte for byte")
 def same_as_ismrmrd(daemon):
     _, expected = run(daemon, SCAN.bytes(FOLDER.name), "dcf=given")
     close(expected[0], SCAN.adjoint())
@@ -49,7 +49,7 @@ def same_as_ismrmrd(daemon):
     same([d for d in report["decisions"] if d["what"] == "field of view"], [], "decisions on the field of view")
 
 
-@test("a deflated .npz in Fortran order, float64 and big endian, is the same again")
+@test("a deflated .npz in Fortran order, float64 and big endian, gives the same image")
 def any_layout(daemon):
     _, expected = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "size=24,20")
     report, seen = run(daemon, npz(np.savez_compressed, kspace=np.asfortranarray(KSPACE.astype(">c16")),
@@ -69,7 +69,7 @@ def repetitions(daemon):
         close(seen[i], factor * truth)
 
 
-@test("sensitivities combine the coils; shapes and numbers that cannot be are told")
+@test("sensitivities combine the coils; impossible shapes and values are errors that name them")
 def sensitivities(daemon):
     rng = np.random.default_rng(3)
     maps = rng.normal(size=(2, 20, 24, 2)).view(complex)[..., 0].astype("c8")
@@ -100,7 +100,7 @@ def sensitivities(daemon):
         same(job["error"]["code"], code, f"code of {bad.shape}")
 
 
-@test("HDF5 with rawdata and trajectory, as of the RRSG challenge: the unit is found, the zeroes in kz are passed over")
+@test("HDF5 with rawdata and trajectory, as in the RRSG challenge: the unit is detected, a kz of zeros is ignored")
 def rrsg(daemon):
     scan = scans.radial(matrix=(24, 24, 1), spokes=31, samples=48, coils=2)
     path = f"{FOLDER.name}/rrsg.h5"
@@ -139,7 +139,7 @@ def pack(out, *words):
                           capture_output=True, text=True)
 
 
-@test("mrirecon pack: arrays of BART's, and .npy files, become the same scan")
+@test("mrirecon pack: BART arrays and .npy files become the same scan")
 def packed(daemon):
     series = np.stack([KSPACE, 2 * KSPACE], 1)
     cfl("ksp", np.zeros((1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2)) + series.transpose(3, 2, 0, 1).reshape(1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2))

@@ -79,7 +79,7 @@ def by_curl(daemon):
     still_well(daemon)
 
 
-@test("half a file, and a file cut anywhere")
+@test("a file truncated anywhere")
 def cut(daemon):
     for share in (0.02, 0.25, 0.5, 0.75, 0.999):
         response = daemon.submit(BODY[:int(len(BODY) * share)])
@@ -90,7 +90,7 @@ def cut(daemon):
     still_well(daemon)
 
 
-@test("60 random mutants of a good file: each ends, none does harm")
+@test("60 random mutants of a valid file: each job ends, none affects others")
 def mutants(daemon):
     rng = np.random.default_rng(23)
     made = []

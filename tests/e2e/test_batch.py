@@ -42,7 +42,7 @@ def jobs(daemon):
     return daemon.get("/v1/jobs?limit=500").json()["jobs"]
 
 
-@test("all scans of a folder become images; a table tells what became of each, and the exit status whether all did")
+@test("all scans of a folder become images; a table lists each result, the exit status says whether all succeeded")
 def whole(daemon):
     before = len(jobs(daemon))
     where = folder(3, bad=1)
@@ -67,7 +67,7 @@ def whole(daemon):
     same(len(jobs(daemon)) - before, 9, "jobs with other parameters")
 
 
-@test("--result saves another result beside the first, of the same jobs")
+@test("--result saves a second result of the same jobs")
 def other_result(daemon):
     before, where = len(jobs(daemon)), folder(2)
     asked = ("coils=adaptive", "results=image,maps", "--format", "npy")
@@ -77,7 +77,7 @@ def other_result(daemon):
     same(len(jobs(daemon)) - before, 2, "jobs")
 
 
-@test("--retry tries again what failed")
+@test("--retry submits failed scans again")
 def retry(daemon):
     where, out = folder(0, bad=1), tempfile.mkdtemp(dir=FOLDER.name)
     for words, more in (([], 1), ([], 0), (["--retry"], 1)):
@@ -86,7 +86,7 @@ def retry(daemon):
         same(len(jobs(daemon)) - before, more, f"jobs with {words}")
 
 
-@test("a batch that is interrupted, or killed, goes on where it was: no scan is done twice")
+@test("a batch that is interrupted or killed resumes: no scan is computed twice")
 def broken_off():
     daemon = Daemon(devices="cpu", work_reserve="900T", queue_limit=3)  # nothing is begun, and little taken
     with daemon:
@@ -116,7 +116,7 @@ def broken_off():
         same(len(os.listdir(f"{where}/images")), 9, "images and state")
 
 
-@test("a server that takes only a few at a time, and one that is restarted, get them all")
+@test("a server with a short queue, and one that restarts, gets every scan")
 def back_pressure():
     daemon = Daemon(devices="cpu", queue_limit=2, port=free_port())
     with daemon:
@@ -171,7 +171,7 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@test("a scan whose connection breaks time after time fails, and costs the others nothing; one of a server that is busy is sent later")
+@test("a scan whose connection breaks repeatedly fails without affecting the others; one that a busy server refuses is sent later")
 def connections():
     with Daemon(devices="cpu", connections=8) as daemon:
         where = folder(3)
@@ -237,7 +237,7 @@ def refusals():
                       ("queue-full", "client-quota", "spool-full")))
 
 
-@test("a server that never answered is no reason to wait, nor for a table; the same command is good when it does")
+@test("a server that has never answered ends the batch at once, without a table; the same command works once it answers")
 def nobody(daemon):
     where = folder(2)
     done = client(None, "batch", where, check=False, timeout=120, MRIRECON_SERVER="http://127.0.0.1:9")
@@ -247,7 +247,7 @@ def nobody(daemon):
     same((table(done), "continuing" in done.stderr), ({"a0.h5": "succeeded", "a1.h5": "succeeded"}, False), "states")
 
 
-@test("scans whose names differ in the ending alone have an image each; endings are known in any case")
+@test("scans whose names differ only in the extension have an image each; extensions may be in upper case")
 def twins(daemon):
     where = folder(2)
     other = scans.radial(seed=73)
@@ -268,7 +268,7 @@ def twins(daemon):
     same(len(jobs(daemon)), before, "jobs of a second run")
 
 
-@test("one that is empty, cut off or may not be read costs no other its image, and is tried again when it is mended")
+@test("an empty, truncated or unreadable file affects no other scan, and is tried again when it has changed")
 def bad_ones(daemon):
     where = folder(2)
     os.chmod(FOLDER.name, 0o755)  # somebody else's folder: root may read everything
@@ -303,7 +303,7 @@ def bad_ones(daemon):
     os.chmod(where, 0o755)
 
 
-@test("a terminal is shown how many are done, and where the job is that runs")
+@test("a terminal shows how many scans are done, and the progress of the running job")
 def terminal():
     where = folder(2)
     words = ["batch", where, "dcf=pipe", "dcf_iterations=120", "tolerance=1e-5"]

@@ -141,7 +141,7 @@ def models(daemon):
     daemon.run(body, "kind=blob&results=mesh&frames=mean")
 
 
-@test("a bad line is told by its number, bad parameters before the body is read")
+@test("a bad line is reported by its number, bad parameters before the body is read")
 def bad(daemon):
     lines = MOLECULE.split(b"\n")
     lines[6] = lines[6][:30] + b"  hello " + lines[6][38:]
@@ -159,7 +159,7 @@ def memory(daemon):
     same(daemon.run(MOLECULE, "kind=blob")["attempts"], 1, "attempts of the next")
 
 
-@test("a job that runs is canceled; after kill -9 of its worker it is run again")
+@test("a running job is canceled; after kill -9 of its worker a job is retried")
 def ended(daemon):
     job = daemon.submit(*LONG).expect(202).json()["id"]
 

@@ -38,7 +38,7 @@ def npy(path):
     return np.load(path, allow_pickle=False)
 
 
-@test("submit prints the job's id; wait and fetch get its image")
+@test("submit prints the job's id; wait and fetch obtain its image")
 def submit_wait_fetch(daemon):
     identity = client(daemon, "submit", SCAN, "dcf=given").stdout.strip()
     same(client(daemon, "wait", identity).returncode, 0, "exit status of wait")
@@ -51,7 +51,7 @@ def submit_wait_fetch(daemon):
     same(sorted(os.listdir(where)), sorted(f"x.{form}" for form in MAGIC), "files (no temporary one is left)")
 
 
-@test("submit --out waits and saves; the ending of the name picks the form, --format overrides it")
+@test("submit --out waits and saves; the extension selects the format, --format overrides it")
 def submit_out(daemon):
     where = folder()
     for form in MAGIC:
@@ -64,7 +64,7 @@ def submit_out(daemon):
     assert "image.gif" in done.stderr and "nii.gz" in done.stderr, done.stderr
 
 
-@test("--result saves another result than the first; one that the job does not give, or that is unknown, is refused before the upload")
+@test("--result saves a result other than the first; one that is unknown, or that the job does not compute, is refused before the upload")
 def results(daemon):
     where, asked = folder(), ("coils=adaptive", "results=image,maps")
     client(daemon, "submit", COILS, *asked, "--result", "maps", "--out", f"{where}/maps.npy")
@@ -95,7 +95,7 @@ def results(daemon):
     assert not os.path.exists(f"{where}/refused")
 
 
-@test("a file appears whole or not at all, and has the permissions of the user's others")
+@test("a file is written atomically, with permissions by the umask")
 def whole(daemon):
     where = folder()
     with open(f"{where}/keep.png", "w") as file:
@@ -218,7 +218,7 @@ def help_text():
     assert client(None, "--version").stdout.startswith("mrirecon ")
 
 
-@test("a server that is not there, or is another: what to check, exit status 1")
+@test("no server, or another program's: what to check, exit status 1")
 def unreachable():
     done = client(None, "list", check=False, MRIRECON_SERVER="http://127.0.0.1:9")
     same(done.returncode, 1, "exit status")
@@ -255,7 +255,7 @@ def interrupt(daemon):
     daemon.finish(identity)
 
 
-@test("a terminal gets one moving line with a bar, the step and its iteration, however narrow it is; a pipe gets no such thing")
+@test("a terminal of any width shows one progress line with a bar, the step and its iteration; a pipe none")
 def bar():
     with Daemon(environment=holding()) as daemon:
         def words(iterations):  # another number each time: the worker keeps the weights of the last job

@@ -27,7 +27,7 @@ def jump(days):
     os.rename(OFFSET + ".new", OFFSET)
 
 
-@test("the clock jumps back and forth by days: each job ends, all are listed in the order they came, no duration is below 0")
+@test("the clock jumps back and forth by days: each job ends, the list keeps the order of submission, no duration is negative")
 def jumps():
     jump(0)
     with Daemon(environment=preload()) as daemon:
@@ -58,7 +58,7 @@ def seconds(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-@test("deadlines, waits and ages are the time that passed, whatever the clock is set to: nothing expires, ages or is removed early, or late")
+@test("deadlines, waits and ages follow elapsed time, whatever the clock is set to: nothing expires, ages or is removed too early or too late")
 def set_while_waiting():
     jump(0)
     slow = scans.slow().bytes(FOLDER.name)
@@ -115,7 +115,7 @@ class Upload:
         return email.utils.parsedate_to_datetime(self.head().expect(200).headers["upload-expires"]).timestamp()
 
 
-@test("a resumable upload expires after the time that passed, whatever the clock is set to, also where a restart follows")
+@test("a resumable upload expires by elapsed time, whatever the clock is set to, also across a restart")
 def uploads_expire():
     jump(0)
     with Daemon(environment=preload(), upload_lifetime=3600) as daemon:

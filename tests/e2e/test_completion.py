@@ -56,7 +56,7 @@ def zsh(*words):
     return lines[1:]
 
 
-@test("zsh: the same, with what each is for")
+@test("zsh: the same, with descriptions")
 def in_zsh():
     if not shutil.which("zsh"):
         skip("there is no zsh here (make deps installs it)")
@@ -70,7 +70,7 @@ def in_zsh():
     assert any(line.startswith("--trajectory:") for line in zsh("simulate", "--t")), zsh("simulate", "--t")
 
 
-@test("another shell, or none, is refused")
+@test("an unknown shell, or none, is refused")
 def other():
     for words in (["fish"], [], ["bash", "zsh"]):
         done = client(None, "completion", *words, check=False)
@@ -78,7 +78,7 @@ def other():
     assert "completion SHELL" in client(None, "completion", "--help").stdout
 
 
-@test("make install puts them where the shells look, and make uninstall takes all of it away")
+@test("make install puts them where the shells look, and make uninstall removes them")
 def installed():
     with tempfile.TemporaryDirectory() as folder:
         def run(*words):

@@ -20,7 +20,7 @@ from openapi_kinds import schema_name, schemas_of, steps_of, written
 HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000, "\u00e9", "\u202e", "'; DROP TABLE job;--",
            "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*", "bytes=0-", "\"x\"", "1.0.0", "wait=1",
            "sha1 AAAA", "sha-256=:AAAA:", "application/json", "application/offset+octet-stream", "Bearer x"]
-@test("every route of the code stands in the document, and the other way round")
+@test("the routes of the code are those of the document")
 def routes():
     coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/http/routes.c"))}
     told = {(re.sub(r"\{\w+\}", "{}", path), method) for path, method, _, _ in operations()}
@@ -50,7 +50,7 @@ def parameters(daemon):
     assert written(document, kinds) == document, "make openapi writes the kinds anew; see git diff"
 
 
-@test("the steps are those of the kinds, in their order, and what a running job tells of them fits")
+@test("the steps are those of the kinds, in their order, and a running job reports these steps")
 def steps(daemon):
     schema = DOCUMENT["components"]["schemas"]["Step"]
     kinds = daemon.get("/v1/kinds").json()["kinds"]
@@ -173,7 +173,7 @@ def refusals():
         daemon.as_("other", "HEAD", f"/v1/uploads/{upload}", Tus_Resumable="1.0.0").expect(200)
 
 
-@test("successful answers fit the document, too")
+@test("successful responses conform to the document")
 def straight(daemon):
     job = daemon.run(scans.radial().bytes(daemon.state))["id"]
     for path, method, operation, _ in operations():

@@ -61,7 +61,7 @@ def close(seen, expected):
     np.testing.assert_allclose(seen, expected, rtol=0, atol=60 * 2 * 2**-22)
 
 
-@test("a PQR by curl; npy with its place, OpenDX and MRC hold the potential that a double sum gives; PNG shows it")
+@test("a PQR by curl: npy with its position, OpenDX and MRC hold the potential of a double sum; PNG shows it")
 def formats(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/mol.pqr", "wb") as file:
@@ -110,7 +110,7 @@ def inputs(daemon):
         same(result(daemon, run(daemon, body, QUERY + more), "npy") == expected, True, f"potential of the {name}")
 
 
-@test("bad files and parameters: the line, the column and what was expected; nobody else is harmed")
+@test("bad files and parameters: the line, the column and what was expected; other jobs are unaffected")
 def bad(daemon):
     lines = pqr().split(b"\n")
     lines[17] = lines[17].replace(b"1.5000", b"1.5O00")
@@ -156,7 +156,7 @@ def summing(daemon, identity, attempts):
     return wait_until(there, f"progress of attempt {attempts}")
 
 
-@test("kill -9 of the worker, or of the daemon, in the middle of a sum: it is run again; cancel ends it, and the next job is right")
+@test("kill -9 of the worker, or of the daemon, during a sum: the job is retried; cancel ends it, and the next job is correct")
 def killed(daemon):
     for death in (lambda: os.kill(daemon.worker(), signal.SIGKILL), lambda: (daemon.kill(), daemon.restart())):
         identity = endless(daemon)
@@ -169,7 +169,7 @@ def killed(daemon):
         close(loaded(result(daemon, run(daemon, pqr()), "npy"))[0], oracle())
 
 
-@test("the client and the worker alone: names of files choose the formats")
+@test("the client and the worker alone: file names select the formats")
 def programs(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/mol.pqr", "wb") as file:
@@ -183,7 +183,7 @@ def programs(daemon):
             same(file.read()[1024:], values.tobytes(), "values of the worker's MRC")
 
 
-@test("simulated molecules: a neutral box of water and a chain; the same seed gives the same file, and no file is left of one that fails")
+@test("simulated molecules: a neutral box of water and a chain; the same seed gives the same file, a failed run leaves no file")
 def simulated(daemon):
     with tempfile.TemporaryDirectory() as folder:
         for name, atoms, seed in (("water", 999, 1), ("chain", 400, 1), ("chain", 400, 2)):

@@ -16,7 +16,7 @@ def demo(folder, *words, kind=""):
                           env={**os.environ, "KIND": kind})
 
 
-@test("without a scan: simulates one, saves demo.png and tells where the time went")
+@test("without a scan: simulates one, saves demo.png and prints the stages' times")
 def simulated():
     with tempfile.TemporaryDirectory() as folder:
         done = demo(folder)
@@ -28,7 +28,7 @@ def simulated():
         assert re.search(r"grid\w*\s+[\d.]+ ms", done.stdout), done.stdout
 
 
-@test("of another kind of job: simulates a molecule; of one that has no demo, says so")
+@test("of another kind of job: simulates a molecule; a kind without a demo is refused")
 def other_kind():
     with tempfile.TemporaryDirectory() as folder:
         for kind, step in (("cutcp", "potential"), ("blob", "surface")):
@@ -40,7 +40,7 @@ def other_kind():
         same((done.returncode, "there is no demo of kind nothing" in done.stderr), (1, True), "answer")
 
 
-@test("with a scan of one's own")
+@test("with a scan of the user's")
 def own():
     with tempfile.TemporaryDirectory() as folder:
         scans.radial().write(f"{folder}/mine.h5")
@@ -49,7 +49,7 @@ def own():
         same(sorted(os.listdir(folder)), ["demo.png", "mine.h5"], "files")
 
 
-@test("with something that is no scan, or is not there: says so, and leaves no demo.png")
+@test("with a missing file, or one that is no scan: reports it, and leaves no demo.png")
 def wrong():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/text.h5", "w") as file:

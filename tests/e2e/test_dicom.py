@@ -130,7 +130,7 @@ def slices(daemon):
     validate(data)
 
 
-@test("a volume, coil by coil; valid")
+@test("a volume with one image for each coil; valid")
 def volume(daemon):
     data, images, nifti = job_files(daemon, simulate("--trajectory", "stack-of-stars", "--matrix", "16x16x6", "--coils", "2"), "&coils=none")
     check(data, images, nifti)
@@ -148,7 +148,7 @@ def phases(daemon):
     same(check(data, np.abs(images), nifti)[0x00089208], "MAGNITUDE", "ComplexImageComponent")
 
 
-@test("the header's patient and study go into the file, cleaned and cut; UIDs are kept, or follow from what the file holds")
+@test("the header's patient and study go into the file, sanitized and truncated; UIDs are kept, or derived from the content")
 def header(daemon):
     scan = simulate("--matrix", "24x24", "--coils", "1")
     plain = dicom(job_files(daemon, scan)[0])

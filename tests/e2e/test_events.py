@@ -29,7 +29,7 @@ def slow_job(daemon, more=""):
     return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=200") + more).expect(202).json()["id"]
 
 
-@test("a stream tells every state in order, progress in between, and ends with the job")
+@test("a stream sends every state in order, progress in between, and ends with the job")
 def order():
     with Daemon(devices="cpu", environment=holding()) as daemon:
         told_in_order(daemon)
@@ -76,7 +76,7 @@ def told_in_order(daemon):
     stream.close()
 
 
-@test("a client that comes back gets what is newer, and after the end 204")
+@test("a client that reconnects gets the newer events, and 204 after the end")
 def resume(daemon):
     job = daemon.run(scan(daemon, 2))
     events = list(Stream(daemon, job["id"]).events())
@@ -89,7 +89,7 @@ def resume(daemon):
         same([e[2]["state"] for e in Stream(daemon, job["id"], other).events()], ["succeeded"], f"after {other!r}")
 
 
-@test("cancellation is told")
+@test("cancellation is an event")
 def cancel(daemon):
     with daemon.paused():  # it is not over before
         job = slow_job(daemon)
@@ -104,7 +104,7 @@ def cancel(daemon):
     stream.close()
 
 
-@test("a worker's death is told: the job waits and runs again")
+@test("a worker's death is an event: the job is queued and runs again")
 def death(daemon):
     with daemon.paused():  # it is not over before
         job = slow_job(daemon)
@@ -118,7 +118,7 @@ def death(daemon):
     assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
 
 
-@test("a job that waits again after its worker's death, and ends waiting: its stream tells that, and ends")
+@test("a job that ends in the queue after its worker's death: its stream sends that, and ends")
 def end_while_waiting():
     config = tempfile.mkdtemp() + "/mrirecond.conf"
 
@@ -161,13 +161,13 @@ def end_while_waiting():
     shutil.rmtree(os.path.dirname(config))
 
 
-@test("no such job, and other methods, are problems")
+@test("an unknown job, and other methods, are problem documents")
 def problems(daemon):
     daemon.get("/v1/jobs/01m7yheza283fkx9ma8t456e4x/events").problem(404, "not-found")
     daemon.request("POST", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/events").problem(405, "method-not-allowed")
 
 
-@test("two hundred streams idle, some vanish: the service answers, and its memory hardly grows")
+@test("two hundred idle streams, some of which vanish: the service answers, and its memory stays bounded")
 def many(daemon):
     worker = daemon.worker()
     os.kill(worker, signal.SIGSTOP)  # nothing ends meanwhile
@@ -189,7 +189,7 @@ def many(daemon):
         stream.close()
 
 
-@test("a daemon that is told to stop ends the streams, and does not hang")
+@test("SIGTERM ends the streams, and the daemon exits")
 def stop():
     with Daemon(drain_time=0) as daemon:
         stream = Stream(daemon, slow_job(daemon))

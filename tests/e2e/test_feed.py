@@ -36,7 +36,7 @@ def ends(identity):
     return lambda name, data: name == "job" and data["id"] == identity and data["state"] in ("succeeded", "failed", "canceled")
 
 
-@test("a stream begins with reset, and tells jobs that come, run, end and are removed, as short documents")
+@test("a stream begins with reset, and sends jobs that are created, run, end and are removed, as short documents")
 def order(daemon):
     stream = feed(daemon)
     events = stream.events()
@@ -58,7 +58,7 @@ def order(daemon):
     stream.close()
 
 
-@test("progress of a running job is told, and does not go back")
+@test("progress of a running job is sent, and never decreases")
 def progress(daemon):
     stream = feed(daemon)
     identity = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
@@ -113,7 +113,7 @@ def resume():
         again.close()
 
 
-@test("a client is told of its own jobs, those who may see all of everyone's; a reload of the tokens ends the streams")
+@test("a client receives its own jobs, a role that sees all receives everyone's; a reload of the tokens ends the streams")
 def roles():
     with Guarded() as daemon:
         same(Stream(daemon, "/v1/events").status, 401, "without a token")
@@ -177,7 +177,7 @@ def unread(daemon):
         stream.close()
 
 
-@test("a daemon that is told to stop ends the streams, and does not hang")
+@test("SIGTERM ends the streams, and the daemon exits")
 def stop():
     with Daemon(drain_time=0, devices="cpu") as daemon:
         stream = feed(daemon)
@@ -189,7 +189,7 @@ def stop():
         stream.close()
 
 
-@test("the list has the members that are asked for, and filters by kind and several states")
+@test("the list has the requested members, and filters by kind and several states")
 def fields():
     with Daemon(devices="cpu") as daemon:
         done = daemon.run(scan(daemon))["id"]

@@ -45,7 +45,7 @@ def replace(group, name, values):
     group[name] = values
 
 
-@test("a spiral with its field map: the blur is gone, by conjugate phase most of it, by iteration nearly all")
+@test("a spiral with its field map: conjugate phase removes most of the blur, iteration nearly all")
 def blur(daemon):
     client(None, "simulate", "--trajectory", "spiral", "--matrix", str(MATRIX), "--coils", "4", "--readouts", "4", "--noise", "0.005",
            "--off-resonance", "250", "--truth", TRUTH, "--out", SPIRAL)
@@ -67,7 +67,7 @@ def blur(daemon):
         assert blurred > before and sharp < after, (query, blurred, sharp)
 
 
-@test("arrays with fieldmap and times are the image of the ISMRMRD scan; a map with axes of length 1, too")
+@test("arrays with fieldmap and times give the image of the ISMRMRD scan, also for a map with axes of length 1")
 def arrays(daemon):
     with h5py.File(SPIRAL) as file:
         rows, field = file["dataset/data"][:], file["dataset/fieldmap"][:]

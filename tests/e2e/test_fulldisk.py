@@ -39,7 +39,7 @@ def full_of_files():
     assert report["ready"][0] == 503 and "inodes" in report["ready"][1] and "inodes" in report["refused_with"][2], report
 
 
-@test("a daemon without file descriptors: accepted jobs wait until it has some, submissions are told of it")
+@test("a daemon without file descriptors: accepted jobs wait until it has some, submissions are refused with the reason")
 def no_descriptors():
     report = nothing_lost("descriptors", "out-of-descriptors")
     same(list(report["put_back"]), ["out-of-descriptors"], "why jobs were put back")

@@ -76,7 +76,7 @@ def queries(daemon):
     well(daemon, count)
 
 
-@test("tus headers and digests: nothing is taken or left behind")
+@test("tus headers and digests: nothing is accepted, no file remains")
 def headers_of_bodies(daemon):
     before, count = daemon.files(), 0
     tus = (b"Tus-Resumable: 1.0.0", b"Content-Type: application/offset+octet-stream")
@@ -100,7 +100,7 @@ def headers_of_bodies(daemon):
     well(daemon, count)
 
 
-@test("idempotency keys: one that is taken is known the next time")
+@test("idempotency keys: an accepted key is recognized when it is sent again")
 def keys(daemon):
     count = 0
     for value in map(of_line, kept("tus", 3)):
@@ -130,7 +130,7 @@ def token_file(daemon):
     return path
 
 
-@test("streams, headers in a stream, and particles: each job ends, and not by a fault of the service")
+@test("streams, headers in a stream, and particles: each job ends, none with an internal error")
 def scans(daemon):
     made = []
     bodies = list(kept("decoder", 1))

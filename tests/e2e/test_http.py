@@ -75,7 +75,7 @@ def expect_continue(daemon):
         assert connection.recv(100).startswith(b"HTTP/1.1 202 ")
 
 
-@test("a job's document says all that the interface promises")
+@test("a job's document has every documented member")
 def document(daemon):
     job = daemon.run(BODY, "kind=recon&dcf=given&tolerance=1e-4")
     same(job["kind"], "recon", "kind")
@@ -134,7 +134,7 @@ def prefer_short(daemon):
     same(daemon.finish(job["id"])["state"], "canceled", "state")
 
 
-@test("a failed job told to a waiting sender is a problem document with the job's id")
+@test("a waiting client gets a failed job as a problem document with the job's id")
 def prefer_failure(daemon):
     problem = daemon.submit(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given", Prefer="wait=60", Accept="image/png").problem(422, "dcf-missing")
     assert problem["job_id"], problem
@@ -197,7 +197,7 @@ def ranges(daemon):
     same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10], "If-Range")
 
 
-@test("the form of an image is picked by ?format= or by Accept; others are refused")
+@test("?format= or Accept selects the format of an image; unknown ones are refused")
 def negotiation(daemon):
     path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
     for name, media in (("h5", "application/x-hdf5"), ("nii.gz", "application/x-nifti"), ("png", "image/png"), ("npy", "application/x-npy")):
@@ -214,7 +214,7 @@ def negotiation(daemon):
 
 # ---- jobs
 
-@test("an image of a job that has none yet is a conflict, of one that failed tells why")
+@test("the image of an unfinished job is a conflict, of a failed one the job's problem")
 def not_there_yet(daemon):
     with daemon.paused():
         slow = daemon.submit(BODY).expect(202).json()["id"]
@@ -281,7 +281,7 @@ def delete(daemon):
     wait_until(lambda: not {name for name in set(daemon.files()) - before if not name.startswith("jobs.db")}, "its files to go")
 
 
-@test("the list: newest first, pages by a cursor, no job twice and none left out")
+@test("the list: newest first, pages by a cursor, each job exactly once")
 def listing(daemon):
     made = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(7)]
     for identity in made:
@@ -328,7 +328,7 @@ def kinds(daemon):
     same(daemon.run(BODY, "kind=recon&" + query)["state"], "succeeded", "state of a job with every default")
 
 
-@test("width, oversampling and encoding are auto or a number, in kinds, jobs and submissions, also as earlier versions spelt it")
+@test("width, oversampling and encoding are auto or a number, in kinds, jobs and submissions; earlier spellings are accepted")
 def auto(daemon):
     params = {param["name"]: param for param in daemon.get("/v1/kinds").json()["kinds"][0]["parameters"]}
     for name, least, most, former in (("width", 2, 10, "0"), ("oversampling", 1.125, 2, "0"), ("encoding", 0, 63, "-1")):
@@ -403,7 +403,7 @@ def check_exposition(text):
     return values
 
 
-@test("metrics are valid, and counters move with what happens")
+@test("metrics are valid, and counters count")
 def metrics(daemon):
     def read():
         answer = daemon.get("/metrics").expect(200)
@@ -451,7 +451,7 @@ def wrong_paths(daemon):
         assert "GET" in answer.headers["allow"], answer.headers
 
 
-@test("unknown kinds and parameters, and values out of range, are refused before the body is taken")
+@test("unknown kinds and parameters, and values out of range, are refused before the body is read")
 def wrong_parameters(daemon):
     before = set(daemon.files())
     for query, code in (("kind=nothing", "unknown-kind"), ("kind=recon&dfc=given", "unknown-parameter"),
@@ -474,7 +474,7 @@ def wrong_parameters(daemon):
     same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name and "spool" not in name}, set(), "files left")
 
 
-@test("a page of jobs is what each job's document says, without the report")
+@test("a page of jobs has each job's document without the report")
 def pages_without_reports(daemon):
     job = daemon.job(daemon.run(scans.radial(seed=8).bytes(daemon.state))["id"])
     listed = next(one for one in daemon.get("/v1/jobs?limit=5").json()["jobs"] if one["id"] == job["id"])

@@ -83,7 +83,7 @@ def maps(daemon):
     close(np.exp(1j * npy(image(daemon, body, asked + "phase"))) * abs(seen), seen)
 
 
-@test("dcf=none is the plain sum, dcf=auto takes the weights that are there")
+@test("dcf=none is the unweighted sum, dcf=auto uses the scan's weights")
 def weights(daemon):
     scan = scans.radial(weights=False)
     close(npy(image(daemon, scan, QUERY + "&dcf=none&coils=none&output=complex")), scan.adjoint()[None])
@@ -106,7 +106,7 @@ def volume(daemon):
     close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex")), scan.adjoint()[None])
 
 
-@test("noise, navigator and other readouts that are no image data are left out; discarded samples too")
+@test("noise, navigator and other readouts without image data are ignored, as are discarded samples")
 def flags(daemon):
     scan = scans.radial(spokes=33, seed=8)
     keep = np.ones(33, bool)
@@ -146,7 +146,7 @@ def series(daemon):
     same(len({(int(h["repetition"]), int(h["slice"])) for h in header}), 4, "number of different images")
 
 
-@test("a series of 300 images is brought into each format by the codec, in its sandbox")
+@test("the sandboxed codec converts a series of 300 images into each format")
 def many(daemon):
     path = os.path.join(FOLDER.name, "many.h5")
     client(None, "simulate", "--trajectory", "radial", "--matrix", "8", "--coils", "1", "--frames", "300", "--out", path)
@@ -157,7 +157,7 @@ def many(daemon):
         assert form != "npy" or npy(body).shape == (300, 1, 1, 8, 8), form
 
 
-@test("units: each gives what pixel gives; auto decides where no other could be meant, and else names those that could")
+@test("units: each gives the same image as pixel; auto decides where only one is possible, and otherwise names the candidates")
 def units(daemon):
     rng = np.random.default_rng(11)
     k = rng.uniform(-0.5, 0.5, size=(30, 64, 2))
@@ -200,7 +200,7 @@ def bits(daemon):
         same(image(daemon, file.read(), QUERY), first, "image from compressed chunks")
 
 
-@test("png: magnitudes of one slice, windowed, the bright spot where it belongs")
+@test("png: magnitudes of one slice, windowed, with the bright spot at its place")
 def png(daemon):
     scan, (x, y, _) = blob_scan(width=6)  # so many that a window cut at some percentile leaves them the brightest
     colour, bits_, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
@@ -241,7 +241,7 @@ def montage_of_frames(daemon):
     same(pixels.shape[:2], (2 * (9 + 20 + 2) - 2, 3 * (24 + 2) - 2), "size")
 
 
-@test("nii.gz: what to show as black and white; the time between frames where the stamps' unit is known")
+@test("nii.gz: the display window; the time between frames where the stamps' unit is known")
 def nifti_header(daemon):
     scan = multi_slice((0, 5, 10), 4)
     for vendor, step, units in (("", 1, 2), ("<acquisitionSystemInformation><systemVendor>SIEMENS</systemVendor></acquisitionSystemInformation>", 2, 10)):
@@ -254,7 +254,7 @@ def nifti_header(daemon):
         assert np.allclose((low, high), np.quantile(voxels, (0.005, 0.995)), rtol=0.05), (low, high)
 
 
-@test("nii.gz of slices at uneven distances: 406 with the reason and what to ask for; the job has its image, in the other forms")
+@test("nii.gz of unevenly spaced slices: 406 with the reason and alternatives; the image exists in the other formats")
 def nifti_refused(daemon):
     body = multi_slice((0, 5, 12.5)).bytes(FOLDER.name)
     said = "are 5 to 7.5 mm apart"
@@ -272,7 +272,7 @@ def nifti_refused(daemon):
     assert done.returncode == 1 and said in done.stderr and not os.path.exists(f"{FOLDER.name}/refused.nii.gz"), done
 
 
-@test("an Accept that cannot be met: 406 with what can be had, before the scan is taken; of images as of documents")
+@test("an unacceptable Accept: 406 with the available formats, before the scan is read; for images and for documents")
 def unacceptable(daemon):
     body = scans.radial().bytes(FOLDER.name)
     media = ("application/x-hdf5", "application/x-nifti", "image/png", "application/x-npy")
@@ -304,7 +304,7 @@ def warnings_of(daemon, method, path, body=None, **headers):
     return answer.headers["X-Job-Id"], [text[1:-1] for text in found]
 
 
-@test("warnings travel with an image, in every form, and the client prints them")
+@test("an image carries its warnings in every format, and the client prints them")
 def warned(daemon):
     body = scans.radial().bytes(FOLDER.name)
     ask = {"Prefer": "wait=60", "Accept": "image/png"}
@@ -320,7 +320,7 @@ def warned(daemon):
     same(client(daemon, "fetch", identity, "--out", out).stderr, "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
 
 
-@test("more and longer warnings than headers have room for, in any language: the first, cut, and how many more there are")
+@test("more and longer warnings than headers can hold, in any language: the first ones, truncated, and the number of the others")
 def many_warnings():
     with tempfile.TemporaryDirectory() as state:
         with Daemon(state=state) as daemon:
@@ -398,7 +398,7 @@ def conversions_take_turns():
             wait_until(lambda: not [name for name in daemon.files() if name.startswith("results/.")], "what conversions left to go")
 
 
-@test("nii.gz: NIfTI-1 with sizes, voxel sizes and an affine that puts the bright spot where it lies")
+@test("nii.gz: NIfTI-1 with sizes, voxel sizes and an affine that maps the bright spot to its position")
 def nifti(daemon):
     scan, (x, y, z) = blob_scan((20, 16, 12))
     turn = np.deg2rad(20)

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import kills  # noqa: E402
 
 
-@test("20 kills of daemon, worker and decoder under load: nothing accepted is lost, doubled, torn, or left behind")
+@test("20 kills of daemon, worker and decoder under load: no accepted job is lost or run twice, no file is torn or left behind")
 def few_kills():
     report = kills.kills(20, clients=3, seed=5)
     assert report["kills"] >= 20 and report["jobs_accepted"] > 0 and report["ends"].get("succeeded"), json.dumps(report)

@@ -40,7 +40,7 @@ def table(job):
     return daemon().get(f"/v1/jobs/{job['id']}/results").expect(200, "application/json").json()
 
 
-@test("the table of kinds tells its inputs, parameters, results and their formats")
+@test("the table of kinds lists inputs, parameters, results and their formats")
 def listed():
     kind = next(k for k in daemon().get("/v1/kinds").json()["kinds"] if k["name"] == "histogram")
     same(kind["inputs"], ["Numbers with commas or line ends (.csv, text/csv)"], "inputs")
@@ -49,7 +49,7 @@ def listed():
     same((wanted["type"], wanted["choices"], wanted["default"]), ("set", ["histogram", "counts"], "histogram"), "parameter results")
 
 
-@test("without a word a job gives its first result, in its native format and in others that the codec derives")
+@test("by default a job computes its first result, in its native format and in those that the codec derives")
 def first():
     job = run()
     same([r["name"] for r in job["results"]], ["histogram"], "results of the document")
@@ -68,7 +68,7 @@ def first():
     result(job, "histogram?format=png").problem(406, "not-acceptable")
 
 
-@test("two results of one job: each has its route, its media type and its file, and the list tells both")
+@test("two results of one job: each has its route, its media type and its file, and is in the list")
 def both():
     job = run("&results=counts,histogram&bins=4")
     same(job["parameters"]["results"], "histogram,counts", "results, in the order of the table")
@@ -93,7 +93,7 @@ def waited():
     daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="text/csv").problem(406, "not-acceptable")
 
 
-@test("run again with other results; a key that was sent for others is refused")
+@test("a job is run again with other results; a key sent for other results is refused")
 def again():
     job = run()
     other = daemon().request("POST", f"/v1/jobs/{job['id']}/resubmit?results=counts").expect(202).json()["id"]
@@ -116,7 +116,7 @@ def bad():
     same(run()["attempts"], 1, "attempts of the next")
 
 
-@test("progress tells the kind's own steps; a job that runs is canceled")
+@test("progress names the kind's own steps; a running job is canceled")
 def canceled():
     job = daemon().submit(NUMBERS, "kind=histogram&pause=30000").expect(202).json()
     step = wait_until(lambda: daemon().job(job["id"])["step"], "a step")
@@ -128,7 +128,7 @@ def canceled():
     same([name for name in daemon().files() if job["id"] in name and "results" in name], [], "files of results")
 
 
-@test("kill -9 of the worker and of the daemon: the job is run again, and its results outlive a restart")
+@test("kill -9 of the worker and of the daemon: the job is retried, and its results outlive a restart")
 def killed():
     many, query = b"0.25\n" * 20, "kind=histogram&results=histogram,counts"
     for end, more in ((lambda: os.kill(daemon().worker(), signal.SIGKILL), ""), (lambda: (daemon().kill(), daemon().restart()), "&bins=4")):

@@ -300,7 +300,7 @@ def abandoned():
         stays.close()
 
 
-@test("a job that takes longer than headers may is waited for")
+@test("a wait may last longer than the header timeout")
 def long_wait():
     with Daemon(devices="cpu", header_timeout=2) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
         body = scans.radial().bytes(daemon.state)
@@ -310,7 +310,7 @@ def long_wait():
         same(answer.result().expect(200).json()["state"], "succeeded")
 
 
-@test("thousands of parameters, a parameter given twice: told at once")
+@test("thousands of parameters, or one given twice, are refused at once")
 def parameters(daemon):
     query = "&".join(f"a{i}=b" for i in range(2000))
     daemon.get(f"/v1/jobs?{query}").problem(400, "bad-request")
@@ -368,7 +368,7 @@ def few_descriptors():
         close_all(uploads)
 
 
-@test("too few file descriptors: a start says how many it takes, and leaves the state folder alone")
+@test("too few file descriptors: the start fails with the number needed, and the state directory is unchanged")
 def too_few_descriptors():
     with tempfile.TemporaryDirectory() as folder:
         for word in ("--check-config", "--log-level=info"):

@@ -39,7 +39,7 @@ def configuration():
     assert "@" not in text.replace("mrirecond.conf", ""), "something of the template was not filled in"
 
 
-@test("mrirecond(8) has what mrirecond does beside serving")
+@test("mrirecond(8) describes what mrirecond does apart from serving")
 def daemon():
     usage = said("mrirecond", "--help").split("\n  --")[0]  # above the table of options
     wanted = options(usage) - {"--state-dir", "--tokens"}
@@ -67,7 +67,7 @@ def command():
         assert f".B {status}\n" in text.split(".SH EXIT STATUS")[1], f"no exit status {status}"
 
 
-@test("the pages are rendered without a warning")
+@test("the pages render without a warning")
 def rendered():
     tools = {"mandoc": ["mandoc", "-Tlint", "-W", "warning"], "groff": ["groff", "-ww", "-man", "-Tutf8", "-z"]}
     for name in PAGES:
@@ -79,7 +79,7 @@ def rendered():
         skip("mandoc is not installed (make deps)")
 
 
-@test("make install brings the pages, and make uninstall takes everything but the configuration away again")
+@test("make install installs the pages, and make uninstall removes everything but the configuration")
 def installed():
     with tempfile.TemporaryDirectory() as root:
         # As it was built: with another CUDA, make would link the programs again, while other tests run them.

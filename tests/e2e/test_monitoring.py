@@ -59,7 +59,7 @@ def described(daemon):
     return set(re.findall(r"^# HELP (\w+)", daemon.request("GET", "/metrics").body.decode(), re.M))
 
 
-@test("every metric that alerts and dashboard ask for is one that /metrics describes")
+@test("every metric of alerts and dashboard is one that /metrics describes")
 def known(daemon):
     there = described(daemon)
     assert UNSEEN <= there, UNSEEN - there
@@ -67,7 +67,7 @@ def known(daemon):
     same(names - there, set(), "metrics that are not there")
 
 
-@test("the dashboard's panels have a place each, and thresholds where a value tells whether all is well")
+@test("the dashboard's panels do not overlap, and have thresholds where a value shows health")
 def panels():
     with open(os.path.join(MONITORING, "grafana.json")) as file:
         found = json.load(file)["panels"]
@@ -85,7 +85,7 @@ def panels():
             assert values[0] is None and values[1:] == sorted(values[1:]), (name, values)
 
 
-@test("the metrics are what promtool calls well-formed")
+@test("promtool finds the metrics well-formed")
 def metrics_lint(daemon):
     same(daemon.run(scan(daemon))["state"], "succeeded")
     text = daemon.request("GET", "/metrics").body.decode()
@@ -111,7 +111,7 @@ def from_zero():
         same(asked - there, {"mrirecond_gpu_errors_total"}, "missing ones")  # of a GPU: tests/unit/test_metrics.c
 
 
-@test("a Prometheus scrapes the daemon and knows what alerts and dashboard ask for")
+@test("Prometheus scrapes the daemon and has every metric of alerts and dashboard")
 def scrape(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(MONITORING, "prometheus.yml")) as file:

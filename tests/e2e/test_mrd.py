@@ -18,7 +18,7 @@ def npy_of(daemon, job):
     return np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
 
 
-@test("a stream, with and without a configuration and in chunks, is the same scan as its HDF5 file: the same bits")
+@test("a stream, with and without a configuration and in chunks, gives the same bits as its HDF5 file")
 def body(daemon):
     scan = scans.radial(coils=3)
     query = "kind=recon&output=complex&coils=none"

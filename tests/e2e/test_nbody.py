@@ -137,7 +137,7 @@ def formats():
     assert any(d["what"] == "g" and "GADGET" in d["reason"] for d in told["report"]["decisions"]), told["report"]
 
 
-@test("a motion keeps energy and momentum, and says so")
+@test("a motion conserves energy and momentum, and reports both")
 def motion():
     position, _, mass, _ = cloud()
     job = run(npz(position, None, mass, None, 2.0), "&steps=40&softening=0.1&mesh=16&results=series,particles&record=10")
@@ -215,7 +215,7 @@ def killed():
 LONG = "&steps=10000000&dt=1e-9&softening=0.1&mesh=16&record=100000&results=particles,series"
 
 
-@test("a job that is canceled stops within its step, and its checkpoint goes")
+@test("a canceled job stops within its step, and its checkpoint is removed")
 def canceled():
     position, _, mass, _ = cloud()
     job = daemon().submit(npz(position, None, mass, None, 2.0), "kind=nbody" + LONG + "&checkpoint=3").expect(202).json()
@@ -227,7 +227,7 @@ def canceled():
     wait_until(lambda: not os.path.exists(checkpoint(daemon(), job)), "the checkpoint's end")
 
 
-@test("parameters and inputs that are none are told, by block, line and body")
+@test("invalid parameters and inputs are reported by block, line and body")
 def bad():
     position, velocity, mass, ids = cloud()
     body = npz(position, velocity, mass, ids)

@@ -262,7 +262,7 @@ def rerun():
         assert f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr and ", 7 could not be" in gone.stderr, gone.stderr
 
 
-@test("many jobs: which ones has to be said, and a full queue is waited for")
+@test("many jobs: a selection is required, and a full queue is waited for")
 def rerun_waits():
     with Daemon(devices="cpu") as daemon:
         for words in (("--since", "1h"), ("--state", "running"), ("--state", "failed", "--wait"), ("--state", "failed", "nonsense")):

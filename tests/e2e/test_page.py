@@ -96,7 +96,7 @@ def resumable(daemon):
         assert any("ERR_CONNECTION_RESET" in line for line in page.trouble()), "no request was refused"
 
 
-@test("a failure shows its sentence; one parameter is changed with what it proposes, and the image is there")
+@test("a failure shows its message; its proposal changes one parameter, and the image appears")
 def failure(daemon):
     scan = scans.radial(seed=2, weights=False)
     scan.traj *= 3.7 / 0.5
@@ -310,7 +310,7 @@ def filters(daemon):
         same(page.evaluate("() => document.querySelectorAll('.row').length"), 2, "rows")
 
 
-@test("the page comes back by itself after a restart of the daemon")
+@test("the page reconnects after a restart of the daemon")
 def restart():
     page_of = browser()
     with Daemon(web_dir=PAGE, port=free_port()) as daemon, page_of.page(daemon) as page:

@@ -43,7 +43,7 @@ def in_step():
         assert text == now[name], f"docs: {name} is not that of thesis.jsonl: run tests/bench/plot.py docs/plots/thesis.jsonl docs"
 
 
-@test("another measurement makes another page and another plot")
+@test("another measurement changes the page and the plot")
 def sensitive():
     with open(LINES, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]

@@ -57,7 +57,7 @@ def held():
         same(daemon.metrics()["mrirecond_queue_held"], 0, "mrirecond_queue_held")
 
 
-@test("clients take turns within a priority, whatever each has sent")
+@test("clients take turns within a priority, however many jobs each has submitted")
 def fair():
     daemon = Daemon(devices="cpu", **HELD)
     with daemon:
@@ -218,7 +218,7 @@ def idempotency(daemon):
     wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "all scans to go: that of a refused one, too")
 
 
-@test("while a submission is on its way its key is taken; when it breaks off the key is free")
+@test("the key of an upload in progress is in use; when the upload is interrupted, the key is free")
 def in_flight(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port)) as half:
         half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
@@ -330,7 +330,7 @@ def waiting_gets():
             file.result().expect(200, "application/x-hdf5")
 
 
-@test("a job that still waits at its deadline fails with a code of its own; one that began in time does not")
+@test("a job still queued at its deadline fails with its own error code; one that began in time does not")
 def deadline():
     daemon = Daemon(devices="cpu", keep_scans="none", **HELD)
     with daemon:
@@ -376,7 +376,7 @@ def resubmit():
         same(daemon.job(identity)["parameters"]["dcf"], "none", "parameter by the client")
 
 
-@test("ended jobs go when they are old, with everything of theirs; those that wait do not")
+@test("old finished jobs are removed with their files; queued ones are not")
 def retention_by_age():
     with Daemon(devices="cpu", keep_jobs=1, keep_scans="all") as daemon:
         job = submit(daemon)
@@ -391,7 +391,7 @@ def retention_by_age():
         same(daemon.job(waiting)["state"], "queued", "state")
 
 
-@test("ended jobs go when they take too much room, those that ended first before the others")
+@test("finished jobs are removed when they use too much space, the oldest first")
 def retention_by_bytes():
     with Daemon(devices="cpu") as daemon:
         jobs = [daemon.run(BODY) for _ in range(3)]

@@ -21,7 +21,7 @@ def run(text, *words):
     return done.stdout.splitlines()[-1], done.stdout, done.returncode
 
 
-@test("passes and skips are counted, the reason of a skip is told")
+@test("passes and skips are counted, the reason of a skip is shown")
 def good():
     last, text, status = run("echo 1..2; echo ok 1 - a; echo 'ok 2 - b # SKIP no scan here'")
     same((last, status), ("1 passed, 0 failed, 1 skipped", 0), "end")

@@ -51,7 +51,7 @@ class Manager:
         self.folder.cleanup()
 
 
-@test("ready when a worker is warm, then a status; RELOADING and STOPPING are told")
+@test("READY when a worker is warm, then a status; RELOADING and STOPPING are sent")
 def notify():
     with Manager() as manager:
         with Daemon(devices="cpu", environment={"NOTIFY_SOCKET": manager.path}) as daemon:
@@ -81,7 +81,7 @@ def no_device():
         wait_until(lambda: manager.heard("STATUS=0 of 1 workers ready, 0 running, 1 waiting"), "the status")
 
 
-@test("signs of life come while the daemon lives, also while it works")
+@test("watchdog messages come as long as the daemon runs, also under load")
 def watchdog():
     with Manager() as manager:
         environment = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "500000"}
@@ -93,7 +93,7 @@ def watchdog():
             wait_until(lambda: len(manager.heard("WATCHDOG=1")) > count, "another sign")
 
 
-@test("SIGHUP changes what may change, and says what a restart is needed for; a broken file changes nothing")
+@test("SIGHUP applies options that may change, and names those that need a restart; an invalid file changes nothing")
 def reload():
     with tempfile.NamedTemporaryFile("w+", suffix=".conf") as config, Manager() as manager:
         def write(text):
@@ -126,7 +126,7 @@ def reload():
             same([line for line in new if "audit: " not in line], [], "log at level error")
 
 
-@test("a socket that is handed over is served")
+@test("a socket passed by the service manager is served")
 def handed():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

@@ -57,7 +57,7 @@ for test_trajectory, test_matrix in TRAJECTORIES:
     test(f"{test_trajectory}: dcf=auto gives the phantom")(from_phantom(test_trajectory, test_matrix, "kind=recon"))
 
 
-@test("few spokes: iterative methods come nearer to the phantom than the adjoint, and tell how")
+@test("few spokes: iterative methods come nearer to the phantom than the adjoint, and report their iterations")
 def iterative(daemon):
     truth = f"{FOLDER.name}/few-truth.npy"
     path = simulate("few", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "20", "--noise", "0.005", "--truth", truth)
@@ -98,7 +98,7 @@ def asymmetric(daemon):
         assert scans.nrmse(seen[0, 0, 0], turned, fit=True) > 2 * right, "a flipped phantom fits as well"
 
 
-@test("the same words make the same scan, another seed another noise")
+@test("the same command makes the same scan, another seed other noise")
 def repeatable():
     words = ("--trajectory", "golden", "--matrix", "32", "--coils", "2", "--noise", "0.1")
     def content(path):
@@ -127,7 +127,7 @@ def cut_off():
         assert os.path.getsize(f"{folder}/scan.h5") > 512 << 10, "the scan is no larger than the limit"
 
 
-@test("simulate refuses what makes no sense, exit status 2, and leaves no file")
+@test("simulate refuses meaningless parameters with exit status 2, and leaves no file")
 def wrong():
     for words in (["--trajectory", "nothing"], ["--matrix", "0"], ["--matrix", "x"], ["--coils", "0"], ["--nothing"], ["--noise", "-1"], ["--noise", "nan"]):
         path = f"{FOLDER.name}/wrong.h5"

@@ -89,7 +89,7 @@ def version(daemon):
         same((answer.headers.get("tus-resumable"), answer.headers.get("tus-version")), ("1.0.0", "1.0.0" if status == 412 else None), f"{method} {headers}")
 
 
-@test("metadata of a creation are told until the upload is a job")
+@test("the metadata of a creation are returned until the upload is a job")
 def metadata(daemon):
     told = "filename c2Nhbi5oNQ==,is_private"
     where = create(daemon, b"x" * 10, **{"Upload-Metadata": told})
@@ -114,7 +114,7 @@ def override(daemon):
     daemon.request("POST", f"/v1/jobs/{job}", headers={"X-HTTP-Method-Override": "DELETE"}).problem(405, "method-not-allowed")
 
 
-@test("a connection that breaks keeps what arrived; the rest goes on from there")
+@test("an interrupted connection keeps the received bytes; the upload continues from there")
 def broken(daemon):
     body = scan(daemon, 2)
     where = create(daemon, body)
@@ -141,7 +141,7 @@ def offsets(daemon):
     daemon.request("DELETE", where, headers=TUS).expect(204)
 
 
-@test("a chunk whose checksum does not fit is dropped whole; one that does stays")
+@test("a chunk with a wrong checksum is discarded entirely; one with the right checksum is kept")
 def checksums(daemon):
     body = scan(daemon, 3)
     where = create(daemon, body)
@@ -219,7 +219,7 @@ def bound_of_a_client():
         same(used(daemon), 256 + 2, "bytes counted")
 
 
-@test("2048 uploads of all clients are begun at most")
+@test("at most 2048 unfinished uploads of all clients")
 def bound_of_all():
     with Daemon(devices="cpu") as daemon:
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
@@ -273,7 +273,7 @@ def while_reserved(look, undo):
         undo(*seen)
 
 
-@test("an upload of which nothing has arrived has 10 minutes, one with bytes a day")
+@test("an upload without bytes expires after 10 minutes, one with bytes after a day")
 def empty_expires(daemon):
     def left(answer):
         return email.utils.parsedate_to_datetime(answer.headers["upload-expires"]).timestamp() - time.time()
@@ -297,7 +297,7 @@ def creation(daemon):
     same(used(daemon), before, "reserved bytes")
 
 
-@test("an upload can be removed; its bytes are free again, and its address is unknown")
+@test("an upload can be removed; its bytes are released, and its address is unknown")
 def termination(daemon):
     before = used(daemon)
     where = create(daemon, b"x" * 5000)
@@ -348,7 +348,7 @@ def expiry():
         wait_until(lambda: used(daemon) == 0, "the spool to be empty")
 
 
-@test("a queue that is full keeps a complete upload until there is room")
+@test("a complete upload waits while the queue is full")
 def full():
     with Daemon(devices="cpu", queue_limit=1) as daemon:
         body = scan(daemon)

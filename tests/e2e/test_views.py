@@ -108,7 +108,7 @@ def kept(daemon):
     same(kept_bytes(), others, "bytes that are counted after the removal")
 
 
-@test("requests for one view share its making; a daemon that is killed meanwhile makes it again")
+@test("concurrent requests for one view share one conversion; a killed daemon converts it again")
 def shared():
     with Daemon(devices="cpu") as daemon:
         path, _ = volume(daemon)

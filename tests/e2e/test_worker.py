@@ -79,7 +79,7 @@ for scan_name in REAL:
     real(scan_name, 1e-5)
 
 
-@test("weights are computed where the scan has none: the given weights' image")
+@test("a scan without weights gives, with computed ones, the image of the given weights")
 def automatic():
     # The scans' own weights come from the same formulas, with other rules at the centre and the end of a readout.
     for name, limit in (("phantom_spiral_8ch", 0.01), ("lung_kooshball_1ch", 0.01), ("cardiac_radial_12ch", 0.01)):
@@ -163,7 +163,7 @@ def usage():
     assert worker("--version").stdout.startswith("mrirecon-worker ")
 
 
-@test("a scan that cannot be reconstructed leaves a sentence, exit status 1 and no file")
+@test("a scan that cannot be reconstructed: a message, exit status 1 and no file")
 def refused():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
         scan = scans.radial()
@@ -180,7 +180,7 @@ def refused():
         assert "no/folder" in done.stderr, done.stderr
 
 
-@test("an old result stays until the new one is whole")
+@test("an old result stays until the new one is complete")
 def replaced():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
         out = f"{folder}/image.npy"
@@ -513,7 +513,7 @@ def served_ahead_cancel():
         same(served.answer("after")[0]["type"], "done", "the next job")
 
 
-@test("serve: the worker ends when the daemon does, also during a job")
+@test("serve: the worker ends with the daemon, also during a job")
 def served_orphan():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         slow = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))

@@ -59,7 +59,7 @@ class Place:
             return json.load(file)
 
 
-@test("it ends when the CPU time is used, and goes on where it was")
+@test("it ends when the CPU time is used, and a second run continues")
 def goes_on():
     place = Place()
     done = place.hour("0.2")
@@ -74,7 +74,7 @@ def goes_on():
     assert second["cpu_s"] > first["cpu_s"], second
 
 
-@test("a finding ends it, with what repeats it")
+@test("a finding ends the run, with the command that repeats it")
 def finding():
     place = Place("crash-1")
     done = place.hour("60")

@@ -54,7 +54,7 @@ def on_gpu(job):
     assert job["report"]["device"].startswith("gpu 0 ("), f"ran on {job['report']['device']}"
 
 
-@test("the GPU is ready and says its name")
+@test("the GPU is ready and reports its name")
 def ready(daemon):
     workers = daemon.get("/readyz?verbose").expect(200).json()["worker_list"]
     same([w["state"] for w in workers], ["idle"], "states")

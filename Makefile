@@ -109,11 +109,7 @@ $(BUILD)/obj/daemon/queue/metrics.o: override CFLAGS += -DMRIRECON_CUDA='"$(flag
 # Leaves compiled for one instruction set each; chosen at run time.
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
-$(BUILD)/obj/gridding/%.o: override CFLAGS += -O3 -ffp-contract=fast -Wno-psabi
-ifeq ($(SAN),1)
-# Instrumented and unrolled, these few loops would take minutes each to compile.
-$(BUILD)/obj/gridding/range/points_%.o $(BUILD)/obj/gridding/range/pencils_%.o: override CFLAGS += -O1
-endif
+$(BUILD)/obj/gridding/%.o: override CFLAGS += $(if $(filter 1,$(SAN)),,-O3) -ffp-contract=fast -Wno-psabi
 $(BUILD)/lib/gridding.a: $(GRIDDING)
 $(BUILD)/lib/recon.a: $(RECON)
 $(BUILD)/lib/daemon.a: $(DAEMON)

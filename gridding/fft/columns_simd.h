@@ -1,6 +1,7 @@
 /* columns_simd.h: a stage of columns.h for one instruction set; columns_sse2.c, columns_avx2.c and columns_avx512.c
  * define LANES, the floats of a vector (4 where nothing is said), include it, and are compiled with that set's flags. A
  * vector holds LANES / 2 neighbouring complex values of a row. */
+#include "gridding/base/inline.h"
 #include "gridding/fft/columns.h"
 
 #ifndef LANES
@@ -10,8 +11,6 @@
 #include <string.h>
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors stay inside this file */
-
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef double vec_pairs __attribute__((vector_size(4 * LANES)));

@@ -3,13 +3,13 @@
 #ifndef MRIRECON_VEC_SIMD_H
 #define MRIRECON_VEC_SIMD_H
 
+#include "gridding/base/inline.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are passed within one file only */
-
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(64)));
 typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));

@@ -64,7 +64,8 @@ endif
 CUDA_ARCHS ?= 80 90 100 120
 GPU_SOURCES := $(foreach d,$(call rooms,gridding) gridding/nufft/gpu gridding/range/gpu,$(wildcard $(d)/*.cu))
 GPU_OBJECTS := $(GPU_SOURCES:%.cu=$(BUILD)/obj/%.cu.o)
-NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings \
+NVCC_OPTIMIZE ?= -O3
+NVCCFLAGS := -std=c++17 $(NVCC_OPTIMIZE) -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings \
 	$(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 

@@ -23,7 +23,8 @@ $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
 # not call, unless it is told; tests/check_includes checks that no program lacks any.
 GPU_HOST := -Wl,-u,overflow_choose
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
-	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) \
+	  $(call pkg,fftw3)
 $(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) $(GPU_HOST) -lcmocka $(LIBS_GRIDDING)
@@ -65,29 +66,30 @@ GPU_DEVICE ?= $(wildcard /dev/nvidia0)
 all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 nvcc_quick  = -O1 $(if $(findstring --Ofast-compile,$(shell $(NVCC) --help)),--Ofast-compile=max)
 CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)) NVCC_OPTIMIZE='$(nvcc_quick)')
-# A PACS, on loopback, for tests/e2e/test_pacs.py.
-DEPS_PACS := orthanc orthanc-dicomweb dcmtk
 ## make openapi         write the parameters and steps of the kinds of job into docs/openapi.yaml
 openapi: all
 	@MRIRECON_BIN=$(BUILD)/bin tests/e2e/openapi_kinds.py
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
-	@scripts/deps $(DEPS_PAGE) $(DEPS_PACS)
+	@scripts/deps $(DEPS_PAGE) dcmtk
 	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
 	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
-	@$(MAKE) --no-print-directory $(PROMETHEUS)
+	@$(MAKE) --no-print-directory $(SERVICES)
 	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
 	@tests/run $(CHECKS) MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
 	  MRIRECON_BIN=$(BUILD)/bin $(E2E) \
 	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))
 CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) \
 	$(wildcard tests/fuzz/test_*)
-PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
-$(PROMETHEUS):
-	@scripts/prometheus $(BUILD)/prometheus
+# What the daemon works with: Prometheus asks it for its metrics, and a PACS takes its images.
+SERVICES := $(BUILD)/prometheus/usr/bin/prometheus $(BUILD)/orthanc/usr/sbin/Orthanc
+$(BUILD)/prometheus/%:
+	@scripts/unpack $(BUILD)/prometheus prometheus
+$(BUILD)/orthanc/%:
+	@scripts/unpack $(BUILD)/orthanc orthanc orthanc-dicomweb
 ## make check-gpu       test the GPU code, and the daemon from the bundle, on a machine with a GPU
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \

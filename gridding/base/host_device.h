@@ -16,4 +16,11 @@
 #define ROUNDED_PRODUCT(a, b) ((a) * (b))
 #endif
 
+/* The compute capability that the code is compiled for, times 100; 0 on the host. */
+#ifdef __CUDA_ARCH__
+#define DEVICE_ARCH __CUDA_ARCH__
+#else
+#define DEVICE_ARCH 0
+#endif
+
 #endif

@@ -9,6 +9,7 @@
  * by thread k1; back, the sum over k2 by thread k1, the same turn, the sum over k1 by thread t. The turns w^(q B r) of
  * odd frequencies at the image's side are constants. A thread holds 16 values or fewer: columns leave a multiprocessor
  * room for 1,024 threads, rows, which would spill registers then, for 768. */
+#include "gridding/base/host_device.h"
 #include "gridding/fft/dft_gpu.cuh"
 #include "gridding/fft/fft_halves.cuh"
 
@@ -86,10 +87,10 @@ static __device__ __forceinline__ void turn_odd(float2 (&v)[A])
  * for the whole of the one before. So the launch of a pass hides behind the pass before it. */
 static __device__ __forceinline__ void begin_after_last_pass()
 {
-#if __CUDA_ARCH__ >= 900
-    cudaTriggerProgrammaticLaunchCompletion();
-    cudaGridDependencySynchronize();
-#endif
+    if constexpr (DEVICE_ARCH >= 900) {
+        cudaTriggerProgrammaticLaunchCompletion();
+        cudaGridDependencySynchronize();
+    }
 }
 
 static __device__ __forceinline__ float2 conj(float2 a)

@@ -1,6 +1,7 @@
 /* Passes to images of sizes that are met most, better than fft_sizes.cuh has them for every size: in two stages instead
  * of three, 16 lines a block, so that columns are read in pieces of 128 bytes and a thread waits for 12 to 24 values at
  * once; and 512 cells in three stages of blocks that share a multiprocessor with one more of their kind. */
+#include "gridding/base/host_device.h"
 #include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_sizes.cuh"
 
@@ -75,11 +76,7 @@ static __global__ void __launch_bounds__(LINES *two_threads(A, B), 2)
     stage<B, ROWS, KIND, STAGE_LAST>(a, at, shared, A * B, lines, A);
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-enum { EIGHT_BLOCKS = 2 }; /* 1,536 threads a multiprocessor */
-#else
-enum { EIGHT_BLOCKS = 3 };
-#endif
+enum { EIGHT_BLOCKS = DEVICE_ARCH >= 1200 ? 2 : 3 }; /* of 1,536 threads a multiprocessor, or 2,048 */
 
 /* Blocks of COLUMNS_MOST lines, or of rows fewer. */
 template <bool ROWS, fft_kind KIND>

@@ -43,8 +43,8 @@ static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_
     double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
            rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);
-    /* ns, one core, AVX-512: fitted to tests/bench/bench_nufft over widths 3 to 8; forward to its cases s, d and a,
-     * whose samples take two thirds of an adjoint's time: they add to no grid. */
+    /* ns, one core, AVX-512: fitted to tests/bench/bench_nufft over widths 3 to 8; forward: two thirds of what an
+     * adjoint's samples take, as in its cases s, d and a; they add to no grid. */
     const double fft = cells * (2.2 + 0.18 * log2(cells)), scatter = (double)samples * (12 + 0.9 * rows * vectors),
                  gather = (double)samples * (8 + 0.6 * rows * vectors);
     return 1e-9 * ((s->purpose != NUFFT_FOR_FORWARD ? fft + scatter : 0) +

@@ -12,19 +12,20 @@ import tempfile
 import threading
 
 import scans
-from harness import Daemon, free_port, main, same, skip, test, wait_until
+from harness import ROOT, Daemon, free_port, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 SCANS = [open(scans.radial(seed=seed).write(f"{FOLDER.name}/{seed}.h5"), "rb").read() for seed in (95, 96, 97)]
-PLUGINS = "/usr/share/orthanc/plugins"
+UNPACKED = os.path.join(ROOT, "build", "orthanc")
+PROGRAM, PLUGINS = f"{UNPACKED}/usr/sbin/Orthanc", f"{UNPACKED}/usr/share/orthanc/plugins"
 
 
 class Orthanc:
     """An Orthanc whose images are in memory's stead in a folder; it can be stopped and started again."""
 
     def __init__(self, **settings):
-        if not shutil.which("Orthanc") or not os.path.exists(f"{PLUGINS}/libOrthancDicomWeb.so") or not shutil.which("storescu"):
-            skip("orthanc, orthanc-dicomweb and dcmtk are not installed (make check installs them)")
+        if not os.path.exists(PROGRAM) or not os.path.exists(f"{PLUGINS}/libOrthancDicomWeb.so") or not shutil.which("storescu"):
+            skip("no Orthanc in build/orthanc, or no storescu (make check unpacks the one and installs the other)")
         self.folder = tempfile.mkdtemp(dir=FOLDER.name)
         self.http, self.dicom, self.process = free_port(), free_port(), None
         self.settings = {"Name": "TEST", "StorageDirectory": self.folder, "IndexDirectory": self.folder, "HttpPort": self.http, "DicomPort": self.dicom,
@@ -43,7 +44,7 @@ class Orthanc:
         path = os.path.join(self.folder, "orthanc.json")
         with open(path, "w") as file:
             json.dump(self.settings, file)
-        self.process = subprocess.Popen(["Orthanc", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([PROGRAM, path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         def answers():
             assert self.process.poll() is None, f"Orthanc exited with {self.process.returncode}"

@@ -72,6 +72,7 @@ static const struct test_case cases[] = {
     {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, width 4, three products", 3, {24, 26, 20}, 2, 3000, CENTRE, 9.8e-4, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
+    {"3-D, width 4, one product", 3, {24, 26, 20}, 2, 3000, UNIFORM, 5e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, width 3", 3, {30, 24, 20}, 3, 3000, RADIAL, 1e-2, NUFFT_SEPARABLE, 3, NUFFT_METHOD_BRICK8},
     {"3-D, thin slab", 3, {40, 36, 8}, 2, 6000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, thin slab, dense centre", 3, {9, 36, 40}, 2, 9000, CENTRE, 9.8e-4, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},

@@ -30,8 +30,9 @@ static const struct test_case cases[] = {
     {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5, {0}},
     {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3, {0}},
     /* More than the passes along y and x take at a time. */
-    {"2-D, large", 2, {200, 180, 1}, 60, 9000, 1e-3, {0}},
-    {"3-D, many", 3, {64, 64, 40}, 13, 9000, 1e-3, {0}},
+    {"2-D, large", 2, {256, 250, 1}, 270, 9000, 1e-3, {512, 512, 1}},
+    {"3-D, many", 3, {128, 120, 100}, 7, 9000, 1e-3, {256, 240, 0}},
+    {"2-D, large, not in halves", 2, {300, 280, 1}, 200, 9000, 1e-3, {0}},
     /* Every size whose axes are transformed in halves, whole and not. */
     {"halves of 64", 2, {64, 61, 1}, 3, 3000, 1e-5, {128, 128, 1}},
     {"halves of 80", 2, {79, 80, 1}, 9, 3000, 1e-5, {160, 160, 1}},

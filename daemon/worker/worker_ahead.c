@@ -72,7 +72,8 @@ void ahead_forget(struct ahead *a, const char *id)
     if (strcmp(a->next.id, id) == 0)
         expected_clear(&a->next);
     if (strcmp(a->now.id, id) == 0)
-        a->forgotten = a->stop = true;
+        a->forgotten = true;
+        a->stop = true;
     pthread_mutex_unlock(&a->lock);
 }
 

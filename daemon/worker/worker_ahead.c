@@ -71,9 +71,10 @@ void ahead_forget(struct ahead *a, const char *id)
     pthread_mutex_lock(&a->lock);
     if (strcmp(a->next.id, id) == 0)
         expected_clear(&a->next);
-    if (strcmp(a->now.id, id) == 0)
+    if (strcmp(a->now.id, id) == 0) {
         a->forgotten = true;
         a->stop = true;
+    }
     pthread_mutex_unlock(&a->lock);
 }
 

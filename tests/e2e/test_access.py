@@ -71,6 +71,9 @@ def roles(daemon):
 
 
 # What each request takes at least; of a job or an upload, that it is the sender's own, but for those who see all.
+DESTINATIONS = tempfile.NamedTemporaryFile("w", suffix=".destinations")
+DESTINATIONS.write("destination nowhere dicom 127.0.0.1:9 called=NOWHERE\n")
+DESTINATIONS.flush()
 RIGHTS = {
     "GET /": "read", "GET /v1/kinds": "read", "GET /metrics": "read", "GET /v1/jobs": "read", "GET /v1/jobs/{id}": "read",
     "GET /v1/jobs/{id}/events": "read", "GET /v1/jobs/{id}/results": "read",
@@ -78,6 +81,7 @@ RIGHTS = {
     "POST /v1/jobs/{id}/cancel": "submit", "POST /v1/jobs/{id}/resubmit": "submit", "DELETE /v1/jobs/{id}": "submit", "POST /v1/uploads": "submit",
     "PATCH /v1/uploads/{id}": "submit", "DELETE /v1/uploads/{id}": "submit", "DELETE /v1/jobs": "admin", "OPTIONS /v1/uploads": "nobody",
     "GET /livez": "nobody", "GET /readyz": "nobody", "GET /healthz": "nobody", "GET /v2/health/live": "nobody", "GET /v2/health/ready": "nobody",
+    "GET /v1/deliveries": "read", "POST /v1/jobs/{id}/deliveries/{destination}": "admin",
     "GET /v1/login": "read", "POST /v1/login": "read", "DELETE /v1/login": "read", "GET /ui": "nobody", "GET /ui/{file}": "nobody"}
 
 
@@ -93,7 +97,7 @@ def right(least, who, owned):
 
 @test("every request by every role: refused if the role may not, all clients' jobs only for view and admin, and view changes nothing")
 def every_role():
-    with Guarded(keep_scans="all") as daemon:
+    with Guarded(keep_scans="all", destinations=DESTINATIONS.name) as daemon:
         body = scans.radial().bytes(daemon.state)
         headers = {**TUS, "Upload_Length": "6", "Upload_Offset": "0", "Content_Type": "application/offset+octet-stream"}
         told = {f"{method.upper()} {path}" for path, method, _, _ in operations() if path != "/v1/events"}  # has no end: test_feed.py
@@ -102,7 +106,7 @@ def every_role():
         def ask(who, request):
             """By this role, of a job and an upload of "other"."""
             method, path = request.split()
-            target = path.replace("{id}", upload if "uploads" in path else job).replace("{name}", "image") + ("?older=9999" if request == "DELETE /v1/jobs" else "")
+            target = path.replace("{id}", upload if "uploads" in path else job).replace("{name}", "image").replace("{destination}", "nowhere") + ("?older=9999" if request == "DELETE /v1/jobs" else "")
             sent = body if request == "POST /v1/jobs" else b"12345" if method == "PATCH" else None
             return daemon.as_(None if who == "nobody" else who, method, target, sent, **headers).status
 

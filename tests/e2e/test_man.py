@@ -86,7 +86,8 @@ def installed():
         cuda = ["CUDA=0"]
         if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so"):
             with open(f"{BUILD}/flags/nvcc") as file:
-                cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", file.read()))]
+                flags = file.read()
+                cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", flags)), "NVCC_OPTIMIZE=" + re.search(r" (-O\d.*?) -I\.", flags).group(1)]
         make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda]
         built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 

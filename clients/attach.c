@@ -37,7 +37,7 @@ static int map_file(const char *path, const uint8_t **bytes, size_t *length)
     if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
         mapped = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     int rc = mapped == MAP_FAILED ? err_set(ERR_IO, "%s cannot be read (%s).", path,
-                                            fd < 0 ? strerror(errno) : "no regular file, or an empty one")
+                                            fd < 0 ? strerror(errno) : "not a regular file, or empty")
                                   : 0;
     if (fd >= 0)
         close(fd);
@@ -57,7 +57,7 @@ static int codec_find(char path[4096])
     if (!slash)
         return err_set(ERR_INTERNAL, "The folder of this program cannot be found.");
     strcpy(slash + 1, "mrirecon-codec");
-    return access(path, X_OK) == 0 ? 0 : err_set(ERR_IO, "%s, which reads scans, is not there.", path);
+    return access(path, X_OK) == 0 ? 0 : err_set(ERR_IO, "%s, which reads scans, is missing.", path);
 }
 
 /* Read it in the sandbox, as the service does. */
@@ -86,7 +86,7 @@ static int scan_read(struct scan *scan, const char *path)
 
 /* ---- which row belongs to which acquisition ---- */
 
-/* Rows are given in the order of the image data, or by kspace_encode_step_1, as many as that counts. */
+/* Rows are in the order of the image data, or, if their number fits, by kspace_encode_step_1. */
 static int rows_check(struct attachment *a)
 {
     const struct scan_array *t = &a->trajectory;
@@ -191,7 +191,7 @@ static int attach(struct attachment *a, const char *out)
     struct scan_writer *writer = NULL;
     int rc = rows_check(a);
     if (rc == 0 && access(out, F_OK) == 0)
-        rc = err_set(ERR_IO, "%s is there already. Name a file that is not.", out);
+        rc = err_set(ERR_IO, "%s already exists. Choose another name.", out);
     if (rc == 0)
         rc = scan_writer_create(&writer, out, a->scan.xml, a->scan.header->readouts);
     if (rc != 0)

@@ -54,7 +54,7 @@ static void summary(const struct batch *batch)
     putchar('\n');
 }
 
-/* What an earlier run has left. */
+/* Report the state that an earlier run has left. */
 static void resumed_tell(const struct batch *batch)
 {
     int failed = batch_count(batch, SCAN_FAILED) + batch_count(batch, SCAN_CANCELED);

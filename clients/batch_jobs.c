@@ -137,7 +137,7 @@ static int send(struct batch *batch, struct scan_entry *scan)
     return journal_sent(batch->journal, scan);
 }
 
-/* Seconds between two times of a job's document; 0: one is not there. */
+/* Seconds between two times of a job's document; 0: one is missing. */
 static double seconds_between(const json_t *job, const char *from, const char *to)
 {
     double at[2] = {0, 0};
@@ -240,7 +240,7 @@ static int take_up(const struct batch *batch, struct scan_entry *scan)
         return ERR_NO_MEMORY;
     if (scan->whole_name) {
         client_print_text(stderr, scan->name);
-        fprintf(stderr, ": another scan differs in the ending alone; the image is called ");
+        fprintf(stderr, ": another scan differs only in the ending; the image is called ");
         client_print_text(stderr, strrchr(image, '/') + 1);
         fputc('\n', stderr);
     }
@@ -319,7 +319,7 @@ int batch_create(struct batch *batch, struct server *server, const struct client
 {
     *batch = (struct batch){.server = server, .options = options, .folder = options->word[0], .out = options->out};
     struct client_options form = *options;
-    form.out = NULL; /* a folder, whose name says nothing of the format */
+    form.out = NULL; /* a folder, whose name does not determine the format */
     if (!form.priority)
         form.priority = priority;
     int status = result_of_submission(&form, &batch->result);

@@ -1,5 +1,5 @@
-/* batch_jobs.h: the scans of a folder as jobs of a server, some at a time, their results saved to another folder, and a
- * journal there, by which an interrupted command continues. What `mrirecon batch` and `mrirecon watch` share. */
+/* batch_jobs.h: the scans of a folder as jobs of a server, some at a time, their results saved to another folder, with
+ * a journal there, from which an interrupted command continues. Shared by `mrirecon batch` and `mrirecon watch`. */
 #ifndef MRIRECON_BATCH_JOBS_H
 #define MRIRECON_BATCH_JOBS_H
 
@@ -14,7 +14,7 @@ struct batch {
     struct server *server;
     const struct client_options *options;
     const char *folder, *out;
-    bool endless; /* waits for a server that does not answer as long as it takes; prints the names of saved results */
+    bool endless; /* waits for an unreachable server without limit; prints the names of saved results */
     struct client_result result;
     char *path;   /* of a submission */
     char *inside; /* the folder for results, if it is the default one */
@@ -28,8 +28,8 @@ struct batch {
     char now[PROGRESS_TEXT]; /* progress of a running job; "": none runs */
 };
 
-/* Fill in all that `options` say, with `priority` as the default of that option. CLIENT_OK, or the exit status after
- * the reason was printed. */
+/* Fill in the members that follow from `options`, with `priority` as the default of that option. CLIENT_OK, or the exit
+ * status after the reason was printed. */
 int batch_create(struct batch *batch, struct server *server, const struct client_options *options,
                  const char *priority);
 void batch_clear(struct batch *batch);
@@ -41,15 +41,14 @@ int batch_open(struct batch *batch);
 /* Fill in the states of entries that an earlier run has sent. Fails with ERR_IO, ERR_NO_MEMORY. */
 int batch_resume(struct batch *batch, struct scan_entry *entry, int count);
 
-/* Send scans that are new, as many as there is room for, and look at each that is on the server, those excepted that
- * wait (scan_entry.not_before). *idle: nothing more can be sent before the next look. Fails with what concerns every
- * scan, and ERR_CANCELED. */
+/* Send new scans, up to the limit, and poll each scan on the server, except those that wait (scan_entry.not_before).
+ * *idle: nothing more can be sent before the next poll. Fails with errors that concern every scan, and ERR_CANCELED. */
 int batch_round(struct batch *batch, bool *idle);
 
 /* Print the calling thread's failure as the reason for waiting. */
 void batch_waits_for_failure(struct batch *batch);
 
-/* Entries in a state. */
+/* The number of entries in a state. */
 int batch_count(const struct batch *batch, enum scan_state state);
 
 /* Draw the progress. */

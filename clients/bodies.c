@@ -1,5 +1,6 @@
 #include "clients/bodies.h"
 
+#include "clients/random.h"
 #include "gridding/base/err.h"
 
 #include <errno.h>
@@ -21,13 +22,10 @@ struct cloud {
     uint64_t random;
 };
 
-/* splitmix64 (doi:10.1145/2714064.2660195), in (0, 1). */
+/* In (0, 1). */
 static double uniform(struct cloud *cloud)
 {
-    uint64_t x = cloud->random += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return ((double)((x ^ (x >> 31)) >> 11) + 0.5) / 9007199254740992.0;
+    return ((double)random_next(&cloud->random) + 0.5) * 0x1p-53;
 }
 
 static void direction(struct cloud *cloud, double length, double out[3])
@@ -38,7 +36,7 @@ static void direction(struct cloud *cloud, double length, double out[3])
     out[2] = length * z;
 }
 
-/* Radii up to 20: 99.6 % of the mass. The speed is q of that of escape, q^2 (1 - q^2)^(7/2) at most 0.1. */
+/* Radii up to 20: 99.6 % of the mass. The speed is q times the escape speed; q^2 (1 - q^2)^(7/2) is at most 0.1. */
 static void plummer(struct cloud *cloud)
 {
     double centre[2][3] = {{0}};
@@ -110,7 +108,7 @@ static void record(FILE *file, const void *bytes, size_t count)
     fwrite(&length, sizeof length, 1, file);
 }
 
-/* All bodies are of type 1, whose mass the header tells. */
+/* All bodies are of type 1; their mass is in the header. */
 static void snapshot_write(FILE *file, const struct cloud *cloud)
 {
     enum { HEADER = 256, TYPE = 1, MASSES = 24, TOTAL = 96, FILES = 124, SIDE = 128 };

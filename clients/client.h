@@ -1,4 +1,4 @@
-/* client.h: the commands of mrirecon, and what the command line gives them. */
+/* client.h: the commands of mrirecon, and the parsed command line. */
 #ifndef MRIRECON_CLIENT_H
 #define MRIRECON_CLIENT_H
 
@@ -15,7 +15,7 @@ struct client_options {
         *since;
     bool wait, json, retry, unnamed;
     int limit;   /* of jobs; 0: all */
-    char **word; /* arguments that are no options, after the command's name */
+    char **word; /* arguments other than options, after the command's name */
     int words;
 };
 
@@ -44,7 +44,7 @@ int client_usage(const char *format, ...) ERR_PRINTF(1, 2);
 /* Print `object` as indented JSON on stdout. */
 void client_print_json(const json_t *object);
 
-/* A member that is text, or "" . */
+/* The text of a member, or "". */
 const char *client_text(const json_t *object, const char *member);
 
 /* Text from a server or a file, on one line, without control characters of terminals. */

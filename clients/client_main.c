@@ -41,7 +41,8 @@ static const struct option_row option_rows[] = {
      offsetof(struct client_options, out)},
     {"--result", "RESULT", "result to save, of those in the parameter results (the first of them)", RESULT,
      offsetof(struct client_options, result)},
-    {"--format", "FORM", "format of the result; of an image: h5 (ISMRMRD), nii.gz, png, npy, dcm, cfl.tar, mrd", FORMAT,
+    {"--format", "FORM",
+     "format of the result; of an image: h5 (ISMRMRD), nii.gz, png, npy, dcm, dcm.zip, cfl.tar, mrd", FORMAT,
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "priority of the job: urgent, normal or batch", PRIORITY,
@@ -199,7 +200,7 @@ static int take_option(const struct command_row *command, int argc, char **argv,
     return CLIENT_OK;
 }
 
-/* Commands that have a command line of their own. */
+/* Commands that parse their own command line. */
 static int own_line(const struct command_row *command, int argc, char **argv)
 {
     if (strcmp(command->name, "simulate") == 0)
@@ -251,7 +252,7 @@ static bool asks_for_text(const char *word, const char *next, const struct comma
     return true;
 }
 
-/* Parse the command line. *command NULL: there is none. false: the program ends with *status. */
+/* Parse the command line. *command NULL: no command. false: the program ends with *status. */
 static bool words_take(int argc, char **argv, const struct command_row **command, struct client_options *options,
                        int *status)
 {

@@ -1,4 +1,4 @@
-/* commands.h: the rows of the client's two tables: dispatch, help and completion are made of them. */
+/* commands.h: the rows of the client's two tables, which drive dispatch, help and completion. */
 #ifndef MRIRECON_COMMANDS_H
 #define MRIRECON_COMMANDS_H
 
@@ -8,15 +8,15 @@
 
 struct option_row {
     const char *name, *value, *help; /* value: NULL for a switch; "FILE" is the name of one */
-    unsigned bit;                    /* of its own, or EVERYWHERE */
-    size_t place;                    /* in struct client_options */
+    unsigned bit;                    /* the option's own bit, or EVERYWHERE */
+    size_t place;                    /* offset in struct client_options */
 };
 
 struct command_row {
-    const char *name, *words, *help; /* words: what it takes; "SCAN ..." and "DIR ..." begin with a file or a folder */
-    int least, most;                 /* words it takes */
+    const char *name, *words, *help; /* words: its arguments; "SCAN ..." and "DIR ..." begin with a file or a folder */
+    int least, most;                 /* number of arguments */
     unsigned options;                /* bits of options */
-    /* NULL: it has a command line of its own */
+    /* NULL: it parses its own command line */
     int (*run)(struct server *server, const struct client_options *options);
 };
 

@@ -64,11 +64,22 @@ static void values_print(const char *value)
         printf(" bash zsh");
 }
 
+/* Whether a kind before `kind` has a parameter of that name. */
+static bool is_repeated(const struct kind *kind, const char *name)
+{
+    for (const struct kind *const *of = kinds; *of != kind; of++)
+        for (const struct param *param = (*of)->params; param->name; param++)
+            if (strcmp(param->name, name) == 0)
+                return true;
+    return false;
+}
+
 static void completion_parameters_print(void)
 {
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
         for (const struct param *param = kind->params; param->name; param++)
-            printf(" %s=", param->name);
+            if (!is_repeated(kind, param->name))
+                printf(" %s=", param->name);
 }
 
 /* A case for each parameter with a list of values, within `case NAME in`; `print` passes the list to the shell. */

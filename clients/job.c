@@ -41,7 +41,7 @@ bool job_failure_passes(int code)
            code == ERR_CONNECTIONS;
 }
 
-/* Warnings of the reconstruction. */
+/* Print the warnings of the reconstruction. */
 static void warnings_tell(const json_t *warnings, const char *result)
 {
     const json_t *warning;

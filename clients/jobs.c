@@ -99,7 +99,7 @@ static int fetch_and_tell(struct server *server, const struct client_options *op
     return CLIENT_OK;
 }
 
-/* What the command does once there is a job: print its id, wait for its end, or download its result. `job` is taken. */
+/* Continue with the created job: print its id, wait for its end, or download its result. Takes `job`. */
 static int go_on(struct server *server, const struct client_options *options, const struct client_result *result,
                  json_t *job)
 {

@@ -155,7 +155,7 @@ int journal_sending(struct journal *journal, struct scan_entry *entry)
 {
     unsigned char random[(JOURNAL_KEY - 1) / 2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
+        return err_set(ERR_INTERNAL, "The system returned no random numbers: %s.", strerror(errno));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(entry->key + 2 * i, 3, "%02x", random[i]);
     entry->id[0] = '\0';

@@ -14,14 +14,14 @@ enum { JOURNAL_KEY = 32 + 1, JOURNAL_ID = 64 };
 enum scan_state { SCAN_NEW, SCAN_SENT, SCAN_SUCCEEDED, SCAN_FAILED, SCAN_CANCELED };
 
 struct scan_entry {
-    char *name;             /* of the file, in the folder of the batch */
-    int64_t bytes, changed; /* size, and time of its last change in ns: a scan of the same name that differs here is
-                             * another scan */
+    char *name; /* file name, in the batch's folder */
+    int64_t bytes,
+        changed; /* size, and modification time in ns: if they differ, a scan of the same name is another scan */
     enum scan_state state;
     char key[JOURNAL_KEY]; /* idempotency key; "": none yet */
     char id[JOURNAL_ID];   /* of the job; "": none yet */
-    char code[64];         /* why it failed */
-    double seconds;        /* that the job ran */
+    char code[64];         /* of its failure */
+    double seconds;        /* duration of the job */
     /* not in the file: */
     int tries;         /* attempts to send it; then, to download its result */
     bool whole_name;   /* the result keeps the scan's whole name (batch_folder.h) */

@@ -70,7 +70,7 @@ int jobs_find(struct server *server, const struct client_options *options, json_
     return rc;
 }
 
-/* The reason of a failure, or the progress. */
+/* The failure's reason, or the progress. */
 static const char *remark(const json_t *job, char *text, size_t size)
 {
     const json_t *error = json_object_get(job, "error");

@@ -1,5 +1,6 @@
 #include "clients/molecule.h"
 
+#include "clients/random.h"
 #include "gridding/base/err.h"
 
 #include <errno.h>
@@ -12,20 +13,17 @@
 
 #define PI 3.14159265358979323846
 
-/* A file in the making. */
+/* The file being written. */
 struct pqr {
     FILE *file;
     int64_t serial, residue;
     uint64_t random;
 };
 
-/* splitmix64 (doi:10.1145/2714064.2660195), in [0, 1). */
+/* In [0, 1). */
 static double uniform(struct pqr *p)
 {
-    uint64_t x = p->random += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
+    return (double)random_next(&p->random) * 0x1p-53;
 }
 
 static void atom_put(struct pqr *p, const char *name, const char *residue, const double at[3], double charge,
@@ -37,7 +35,7 @@ static void atom_put(struct pqr *p, const char *name, const char *residue, const
 
 /* ---- water ---- */
 
-/* A unit vector of any direction, and one at a right angle to it. */
+/* A random unit vector, and one perpendicular to it. */
 static void directions_choose(struct pqr *p, double along[3], double across[3])
 {
     const double z = 2 * uniform(p) - 1, turn = 2 * PI * uniform(p), roll = 2 * PI * uniform(p);
@@ -65,7 +63,7 @@ static void water_put(struct pqr *p, const double oxygen[3])
     atom_put(p, "H2", "WAT", hydrogen[1], 0.417, 1.0);
 }
 
-/* Molecules near the places of a cubic lattice, so that none lie on each other. */
+/* Molecules near the nodes of a cubic lattice, so that they do not overlap. */
 static int water_write(struct pqr *p, int64_t atoms)
 {
     const double density = 0.0334; /* molecules in a cubic angstrom at 1 g/cm^3 */
@@ -84,8 +82,8 @@ static int water_write(struct pqr *p, int64_t atoms)
 
 /* ---- a chain ---- */
 
-/* An atom of a residue of alanine by its distance, angle and torsion from three others; charges of AMBER (Cornell et
- * al., doi:10.1021/ja00124a002), 0 in all; radii of Bondi. */
+/* An atom of an alanine residue, placed by distance, angle and torsion relative to three others; charges of AMBER
+ * (Cornell et al., doi:10.1021/ja00124a002), whose sum is 0; radii of Bondi. */
 enum { N, CA, C, O, CB, H, HA, HB1, HB2, HB3, RESIDUE };
 static const struct {
     const char *name;
@@ -126,7 +124,7 @@ static void place(const double a[3], const double b[3], const double c[3], doubl
         out[i] = c[i] + bond * (-cos(t) * u[i] + sin(t) * cos(w) * m[i] + sin(t) * sin(w) * n[i]);
 }
 
-/* The backbone of a residue behind another, by that one's torsion psi and its own phi. */
+/* The backbone of a residue after another, from that one's torsion psi and its own phi. */
 static void backbone_place(const struct residue *before, double psi, double phi, struct residue *r)
 {
     place(before->at[N], before->at[CA], before->at[C], 1.335, 116.6, psi, r->at[N]);
@@ -134,7 +132,7 @@ static void backbone_place(const struct residue *before, double psi, double phi,
     place(before->at[C], r->at[N], r->at[CA], 1.522, 110.1, phi, r->at[C]);
 }
 
-/* What hangs on the backbone; `next`: of the residue behind it. */
+/* The atoms attached to the backbone; `next`: the following residue's backbone. */
 static void sides_place(const struct residue *before, const struct residue *next, struct residue *r)
 {
     place(next->at[CA], next->at[N], r->at[C], 1.229, 122.9, 0, r->at[O]);
@@ -146,9 +144,9 @@ static void sides_place(const struct residue *before, const struct residue *next
 }
 
 #define NEAR  4.2 /* angstroms between alpha carbons */
-#define AHEAD 6.0 /* from where the chain goes to those */
+#define AHEAD 6.0 /* target distance to alpha carbons ahead */
 
-/* How badly a residue is placed: near to others' alpha carbons, headed for them, or outside of the globule. */
+/* The penalty of a residue's position: near others' alpha carbons, heading towards them, or outside the globule. */
 static double badness(const struct residue *chain, int64_t count, const struct residue *r, double globule)
 {
     double bad = 0, from_centre = 0;
@@ -167,7 +165,7 @@ static double badness(const struct residue *chain, int64_t count, const struct r
     return bad + fmax(0, sqrt(from_centre) - globule);
 }
 
-/* Helices with turns between them: of several choices of torsions the best, of equal ones the first. */
+/* Helices with turns between them: the best of several choices of torsions, the first of equal ones. */
 static void chain_fold(struct pqr *p, struct residue *chain, int64_t count)
 {
     enum { TRIES = 100, HELIX = 9 };
@@ -194,7 +192,7 @@ static void chain_fold(struct pqr *p, struct residue *chain, int64_t count)
 static int chain_write(struct pqr *p, int64_t atoms)
 {
     const int64_t residues = atoms > RESIDUE ? (atoms + RESIDUE / 2) / RESIDUE : 1;
-    /* One before and one behind, that only place what hangs on their neighbours. */
+    /* One residue before and one after, only to place the atoms of their neighbours. */
     struct residue *chain = calloc((size_t)residues + 2, sizeof *chain);
     if (!chain)
         return err_no_memory("a chain of %lld residues", (long long)residues);
@@ -211,7 +209,7 @@ static int chain_write(struct pqr *p, int64_t atoms)
 
 int molecule_write(enum molecule molecule, int64_t atoms, uint64_t seed, const char *path)
 {
-    enum { CHAIN_MOST = 50000 }; /* its folding looks at all pairs of residues */
+    enum { CHAIN_MOST = 50000 }; /* folding examines all pairs of residues */
     struct pqr p = {.random = seed};
     if (molecule == MOLECULE_CHAIN && atoms > CHAIN_MOST)
         return err_set(ERR_BAD_PARAMETER, "A chain has at most %d atoms.", CHAIN_MOST);

@@ -244,7 +244,7 @@ static int put_fields(struct archive *archive, const struct field *field, size_t
     put_fields(archive, (const struct field[]){__VA_ARGS__}, \
                sizeof((const struct field[]){__VA_ARGS__}) / sizeof(struct field))
 
-enum { ZIP64 = 45 }; /* format version that members need */
+enum { ZIP64 = 45 }; /* version needed to extract */
 
 static int local_put(struct archive *archive, struct member *member, const char *name)
 {

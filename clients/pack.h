@@ -2,7 +2,7 @@
 #ifndef MRIRECON_PACK_H
 #define MRIRECON_PACK_H
 
-/* argv: OUT.npz NAME=FILE ..., as "pack" was followed by them. The exit status of a program. */
+/* argv: OUT.npz NAME=FILE ..., the arguments after "pack". Returns the program's exit status. */
 int pack_main(int argc, char **argv);
 
 #endif

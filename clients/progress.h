@@ -18,7 +18,7 @@ struct progress {
 /* Begin, on stderr. */
 void progress_start(struct progress *progress);
 
-/* fraction 0..1; below 0: not known. What does not fit the terminal's width is left out. */
+/* fraction 0..1; below 0: not known. The text is cut to the terminal's width. */
 void progress_tell(struct progress *progress, double fraction, const char *text);
 
 /* Progress of a transfer, for a server_watch; `context` is a struct progress. */

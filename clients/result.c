@@ -29,7 +29,7 @@ static int ending_find(const struct result_form *form, const char *path)
     return -1;
 }
 
-/* The place of the format in the form; -1: it has none of this name. */
+/* The index of the format in the form; -1: not found. */
 static int format_find(const struct client_options *options, const struct result_form *form)
 {
     struct stat there;
@@ -106,7 +106,7 @@ int result_of_submission(const struct client_options *options, struct client_res
     return kind ? choose(options, kind, results_word(options), out) : choose_image(options, out);
 }
 
-/* Whether any result of any kind has the format; asked before the server. */
+/* Whether any result of any kind has the format; checked before the server is asked. */
 static bool format_exists(const char *format)
 {
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)

@@ -6,8 +6,7 @@
 
 struct save;
 
-/* Whether save_create() would succeed with `path` now: asked before the server works for the result. Fails with
- * ERR_IO. */
+/* Check whether save_create() would succeed with `path`, before the server computes the result. Fails with ERR_IO. */
 int save_check(const char *path);
 
 /* Begin writing `path`. "-" is standard output; an existing path that is no regular file (a pipe, a device) is written

@@ -1,4 +1,4 @@
-/* The commands that show: show (a job), kinds and status (the server). */
+/* The commands show (a job), kinds and status (the server). */
 #include "clients/client.h"
 #include "clients/progress.h"
 #include "clients/table.h"
@@ -158,7 +158,7 @@ int client_show(struct server *server, const struct client_options *options)
 
 /* ---- kinds ---- */
 
-/* What a parameter can be, and its default. */
+/* The values of a parameter, and its default. */
 static void values_print(FILE *out, const json_t *param)
 {
     const json_t *choices = json_object_get(param, "choices"), *choice;

@@ -109,7 +109,7 @@ void simulate_options_help(void)
 
 /* ---- parsing ---- */
 
-/* Which of `names` is `text`; -1 after err_set: none. */
+/* The index of `text` in `names`; -1 after err_set: not found. */
 static int choice(enum option option, const char *text, const char *const *names)
 {
     char list[256] = "";
@@ -123,7 +123,7 @@ static int choice(enum option option, const char *text, const char *const *names
     return -1;
 }
 
-/* Up to `most` numbers with `separator` between them, each from least to largest. Returns how many, or -1 after
+/* Up to `most` numbers with `separator` between them, each from least to largest. Returns their number, or -1 after
  * err_set. */
 static int numbers(enum option option, const char *text, char separator, int most, double least, double largest,
                    double *out)

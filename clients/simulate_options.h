@@ -23,11 +23,11 @@ struct simulate_options {
     enum traj_unit unit;
     double fov_mm[3], spacing_mm;
     double position[3], direction[3][3]; /* mm, LPS; directions read, phase, slice */
-    bool particles;                      /* particles are written in place of a scan: */
+    bool particles;                      /* write particles instead of a scan: */
     bool are_bodies;                     /* bodies, not a molecule */
     enum molecule molecule;
     enum bodies bodies;
-    int points; /* atoms or bodies, about */
+    int points; /* approximate number of atoms or bodies */
     uint64_t seed;
     const char *out, *truth; /* truth may be NULL; both point into argv */
 };

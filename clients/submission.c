@@ -30,8 +30,9 @@ static bool path_begin(struct server *server, FILE *text, const struct client_op
     return begun && (!options->priority || query_add(server, text, "priority", 8, options->priority));
 }
 
-/* Refuse what the server would refuse, before a scan is opened. Kinds and parameters that this program does not know
- * are left to the server, which may be newer; so are all of a resubmission (`again`), whose kind only the server knows.
+/* Check kind and parameters as the server would, before a scan is opened. Kinds and parameters that this program does
+ * not know are left to the server, which may be newer; so are all of a resubmission (`again`), whose kind only the
+ * server knows.
  */
 static int parameters_check(const struct client_options *options, bool again)
 {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define FOLDER_SECONDS 0.5 /* between two readings of the folder */
-/* A file counts as complete if its size and time have not changed for so long. One that was merely slow fails as
- * truncated, and is sent again when it has changed. */
+/* A file counts as complete if its size and time have not changed for this time. If its writer only paused, the scan
+ * fails as truncated, and is sent again when it has changed. */
 #define SETTLE_SECONDS 2.0
 
 static int name_compare(const void *a, const void *b)
@@ -22,16 +22,16 @@ static bool same_file(const struct scan_entry *a, const struct scan_entry *b)
     return a->bytes == b->bytes && a->changed == b->changed;
 }
 
-/* Move what is known of the entry `known` to `fresh`, which keeps its name. */
+/* Move the state of the entry `known` to `fresh`, which keeps its name. */
 static void entry_move(struct scan_entry *fresh, struct scan_entry *known)
 {
     char *name = fresh->name;
     *fresh = *known;
     fresh->name = name;
-    known->state = SCAN_NEW; /* of the entry that stays behind: nothing is left of it */
+    known->state = SCAN_NEW; /* the old entry has no state any more */
 }
 
-/* Jobs on the server whose file is gone: their results are saved all the same. */
+/* Jobs on the server whose file was removed: their results are still saved. */
 static int keep_sent(struct batch *batch, struct scan_entry **fresh, int *count)
 {
     for (int i = 0; i < batch->count; i++) {
@@ -51,7 +51,8 @@ static int keep_sent(struct batch *batch, struct scan_entry **fresh, int *count)
     return 0;
 }
 
-/* What an earlier run knows of the entries that this one sees for the first time, and from when they may be sent. */
+/* Fill in an earlier run's state of entries that this run sees for the first time, and the time from which they may be
+ * sent. */
 static int entries_begin(struct batch *batch, struct scan_entry **seen, int count)
 {
     struct scan_entry *entry = calloc((size_t)count, sizeof *entry);
@@ -89,7 +90,7 @@ static int entries_take(struct batch *batch, struct scan_entry *fresh, int count
     return rc;
 }
 
-/* Replace the batch's scans by those that the folder holds now. */
+/* Replace the batch's scans by those that are now in the folder. */
 static int folder_look(struct batch *batch)
 {
     struct scan_entry *fresh = NULL;
@@ -111,7 +112,7 @@ static int folder_look(struct batch *batch)
 static int watch_work(struct batch *batch)
 {
     double looked = clock_seconds();
-    bool away = false; /* the folder: its file system may be gone for a while */
+    bool away = false; /* the folder is missing: its file system may be unmounted for a while */
     for (;;) {
         bool idle = false;
         int rc = batch_round(batch, &idle);

@@ -15,7 +15,7 @@ void notify_init(struct notify *notify, struct service *service)
         notify->interval = 1e-6 * (double)microseconds / 4;
 }
 
-/* How many workers are warm, how many of those run a job, and how many could not be started. */
+/* Counts of warm workers, of those that run a job, and of workers that failed to start. */
 static int workers_count(struct service *service, int *warm, int *busy, int *failed)
 {
     struct worker_status status[WORKERS_MAX];
@@ -42,8 +42,9 @@ void notify_tick(struct notify *notify)
     double now = clock_seconds();
     if (!notify->ready || now >= notify->status_due) {
         int warm, busy, failed, count = workers_count(notify->service, &warm, &busy, &failed);
-        /* Ready: the queue is recovered and a worker is warm. Where none can be, scans are taken all the same, and
-         * /readyz tells why; else the manager would end the service over and over, with all uploads. */
+        /* Ready: the queue is recovered and a worker is warm, or all workers have failed to start. In that case scans
+         * are still accepted, and /readyz has the reason; otherwise the manager would time out and restart the service
+         * again and again, breaking all uploads. */
         if (!notify->ready && (warm > 0 || failed == count)) {
             notify->ready = true;
             sd_notify(0, "READY=1");
@@ -55,7 +56,7 @@ void notify_tick(struct notify *notify)
     }
     if (notify->interval > 0 && now >= notify->asked + notify->interval) {
         if (scheduler_turned(notify->service->scheduler) < notify->asked)
-            return; /* it has not answered yet */
+            return; /* it has not completed a turn since */
         sd_notify(0, "WATCHDOG=1");
         notify->asked = now;
         scheduler_wake(notify->service->scheduler);
@@ -76,7 +77,7 @@ void notify_reloaded(const struct notify *notify)
 
 void notify_stopping(const struct notify *notify)
 {
-    /* Beyond TimeoutStopSec, where drain-time asks for it. */
+    /* A drain-time longer than TimeoutStopSec needs more. */
     sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld",
                (long long)(notify->service->core.options->drain_time + STOP_SECONDS) * 1000000);
 }

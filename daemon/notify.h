@@ -1,7 +1,7 @@
-/* notify.h: what the service manager (systemd) is told, and asks for: readiness, a line of status, signs of life.
+/* notify.h: messages to the service manager (systemd): readiness, a status line, watchdog keep-alives.
  *
- * A sign of life is given only where the scheduler has taken a turn since the last: a daemon whose scheduler hangs is
- * restarted, although its main thread runs. Belongs to the main thread. Without a service manager nothing happens.
+ * A keep-alive is sent only if the scheduler has completed a turn since the last one, so a daemon whose scheduler hangs
+ * is restarted although its main thread runs. Belongs to the main thread. Without a service manager nothing happens.
  */
 #ifndef MRIRECON_DAEMON_NOTIFY_H
 #define MRIRECON_DAEMON_NOTIFY_H
@@ -10,15 +10,15 @@
 
 struct notify {
     struct service *service;
-    bool ready;      /* told */
-    double interval; /* s between two signs of life; 0: none are asked for */
-    double asked;    /* clock_seconds() when the scheduler was last woken for one */
+    bool ready;      /* sent */
+    double interval; /* s between two keep-alives; 0: the manager wants none */
+    double asked;    /* clock_seconds() when the scheduler was last woken for a keep-alive */
     double status_due;
 };
 
 void notify_init(struct notify *notify, struct service *service);
 
-/* To be called a few times a second. */
+/* Call this a few times a second. */
 void notify_tick(struct notify *notify);
 
 void notify_reloading(const struct notify *notify);

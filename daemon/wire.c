@@ -1,5 +1,7 @@
 #include "daemon/wire.h"
 
+#include "daemon/base/clock.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +54,7 @@ int wire_send(int socket, json_t *message, const int *fds, int fd_count)
     return rc;
 }
 
-/* Take the descriptors out of a received packet; false where the packet brought something else. */
+/* Take the descriptors out of a received packet; false if its control data are anything else. */
 static bool take_fds(struct msghdr *packet, int fds[WIRE_FDS], int *fd_count)
 {
     bool clean = !(packet->msg_flags & MSG_CTRUNC);
@@ -76,7 +78,7 @@ static bool take_fds(struct msghdr *packet, int fds[WIRE_FDS], int *fd_count)
     return clean;
 }
 
-/* The next packet: *got bytes, at most WIRE_MAX, in `text`, and `*count` descriptors in `taken`, also after a failure.
+/* Receive a packet: *got bytes, at most WIRE_MAX, in `text`, and `*count` descriptors in `taken`, also after a failure.
  */
 static int packet_receive(int socket, char text[WIRE_MAX + 1], size_t *got, int taken[WIRE_FDS], int *count)
 {
@@ -113,7 +115,7 @@ static int message_parse(const char *text, size_t bytes, json_t **message)
         return err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not JSON: %s.", where.text);
     if (!json_is_string(json_object_get(object, "type"))) {
         json_decref(object);
-        return err_set(ERR_BAD_REQUEST, "A message between daemon and worker is no JSON object with a \"type\".");
+        return err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not a JSON object with a \"type\".");
     }
     *message = object;
     return 0;
@@ -121,7 +123,7 @@ static int message_parse(const char *text, size_t bytes, json_t **message)
 
 int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
 {
-    /* One byte more than the limit, so that a longer packet is seen to be longer. */
+    /* One byte more than the limit, to detect longer packets. */
     char *text = malloc(WIRE_MAX + 1);
     int taken[WIRE_FDS], count;
     size_t got = 0;
@@ -141,7 +143,7 @@ int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
     return rc;
 }
 
-/* Whether `value` has more levels of objects and arrays than that. */
+/* Whether `value` has more than `levels` levels of objects and arrays. */
 static bool is_deeper(const json_t *value, int levels)
 {
     const char *name;
@@ -165,7 +167,7 @@ bool wire_report_is_sound(const json_t *report)
 
 json_t *wire_error_pack(const struct err *failure)
 {
-    /* A sentence cut at the slot's end may stop inside a UTF-8 character, which JSON does not take. */
+    /* A sentence cut at the buffer's end may end inside a UTF-8 character, which JSON forbids. */
     char text[sizeof failure->text];
     memcpy(text, failure->text, sizeof text);
     text[sizeof text - 1] = '\0';
@@ -217,4 +219,13 @@ void wire_error_unpack(const json_t *object, struct err *failure)
     for (char *c = failure->text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';
+}
+
+json_t *wire_time_pack(int64_t milliseconds)
+{
+    char text[CLOCK_TEXT];
+    if (!milliseconds)
+        return json_null();
+    clock_print(milliseconds, text);
+    return json_string(text);
 }

@@ -1,40 +1,49 @@
-/* wire.h: what the daemon and a worker say to each other, over one AF_UNIX SOCK_SEQPACKET pair (the worker's is fd 3).
+/* wire.h: the messages between the daemon and a worker, over an AF_UNIX SOCK_SEQPACKET pair (the worker's end is fd 3).
  * All files that a worker reads or writes for a job come with its message: it opens none by name.
  *
  * Each message is one JSON object of at most WIRE_MAX bytes with a member "type", and up to WIRE_FDS file descriptors.
  *
  *   worker -> daemon
- *     hello    {version, device, gpu: bool, gpus: [numbers of all that can be used], note, landlock: bool, pid}
+ *     hello    {version, device, gpu: bool, gpus: [numbers of all usable GPUs], note, landlock: bool, pid}
  *              once, when the device is warm
- *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
- *              iterations: the step has none. At most ten a second, and none that says what was said before
+ *     progress {id, fraction: 0..1, step: name, iteration, iterations}
+ *              of a running job (not of a prepared one); iterations 0: the step has none. At most ten a second, none
+ *              equal to the one before
  *     shown    {id, bytes}
- *              so many bytes of the live file are complete images; of a job, or of one that is only prepared
+ *              the first `bytes` of the live file are complete images; of a running or a prepared job
  *     done     {id, report: {...}}
- *              every result is written, and the worker has closed it; the daemon syncs them
+ *              all results are written, and the worker has closed them; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
  *              put_back?: bool}
- *              fatal: the device is gone; the worker exits and the job may be tried on another. put_back: the
- *              results could not be written, or will have no room, which is no fault of the job. In place of hello (id
- *              ""): there is no such device, or it cannot be used
- *     status   {memory_available, memory_total}                         the answer to ping
+ *              fatal: the device is lost; the worker exits, and the job may be tried on another. put_back: the results
+ *              could not be written, or would not fit, through no fault of the job. In place of hello (id ""): the
+ *              device does not exist or cannot be used. After hello (id "", fatal): the device was lost while a
+ *              prepared job was computed; a job that has been sent meanwhile was not begun, and counts as failed by it
+ *     status   {memory_available, memory_total}
+ *              the answer to ping
  *   daemon -> worker
  *     job      {id, kind, parameters: {name: text}, files: ["image.h5", ...], room: {most, most_of, free},
- *               checkpoint: bool, live?: bytes}
- *              + fds [input file, an empty file for each of `files`, in their order: the native one of each result that
- *              the parameters ask for, the default result's first, and those of other formats that the sender waits
- *              for. One of these stays empty where the result cannot be brought into its format; a native one never;
- *              and, with `checkpoint`, the file of the job's checkpoint, as an earlier attempt left it; and, with
- *              `live` (-1: none), a file to which the default result's images are appended as messages of an MRD
- * stream, each as soon as it is made, behind the `live` bytes that were told of before (daemon/queue/live.h)] room:
- * bytes that the results may take together, as struct job_room (recon/kind_run.h) has them prepare  {id, kind,
- * parameters, arriving: bool, live?: bytes} + fds [input file; its live file, as with a job] a hint, answered by
- * nothing: this job may be next. Its input is read beside the job that runs, or before there is one. A second hint
- * replaces the first. arriving: the file is still being written, and complete when its job begins. A worker without a
- * job computes of it what is complete forget   {id}                    it will not come cancel   {id} answered by
- * failed with code "canceled" ping     {}                      answered also while a job runs
+ *              checkpoint: bool, live?: bytes}
+ *              + fds [input; an empty file for each of `files`, in this order; the checkpoint; the live file]
+ *              files: the native file of each result that the parameters ask for, the default result's first; then
+ *              those of other formats that the sender waits for, which stay empty if the result cannot be converted.
+ *              room: bytes that all results may take together (struct job_room, recon/kind_run.h). With `checkpoint`,
+ *              the job's checkpoint as an earlier attempt left it. With `live`, a file to which the worker appends each
+ *              image of the default result as it is completed, as messages of an MRD stream; its first `live` bytes
+ *              were reported before (daemon/queue/live.h)
+ *     prepare  {id, kind, parameters, files, arriving: bool, live?: bytes} + fds [input; the live file]
+ *              a hint, not answered: this job may be next. Its input is read while another job runs, or none. A second
+ *              hint replaces the first. arriving: the input is still being written, and complete when the job begins.
+ *              A worker without a job computes what it can, and keeps it to itself until the job begins, except
+ *              for the images of a live file
+ *     forget   {id}
+ *              the prepared job will not come
+ *     cancel   {id}
+ *              answered by failed with code "canceled"
+ *     ping     {}
+ *              answered while a job runs, too
  *
- * The daemon closing its end tells the worker to stop at once.
+ * When the daemon closes its end, the worker stops at once.
  */
 #ifndef MRIRECON_WIRE_H
 #define MRIRECON_WIRE_H
@@ -45,7 +54,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 9, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 10, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
@@ -64,5 +73,8 @@ bool wire_report_is_sound(const json_t *report);
 json_t *wire_error_pack(const struct err *failure);
 /* The reverse; missing members are filled with what is safe. */
 void wire_error_unpack(const json_t *object, struct err *failure);
+
+/* A time (ms since 1970) as text (RFC 3339); null for 0. New reference. */
+json_t *wire_time_pack(int64_t milliseconds);
 
 #endif

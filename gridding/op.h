@@ -1,4 +1,4 @@
-/* op.h: a linear operator on device vectors: what an iterative reconstruction is made of. */
+/* op.h: a linear operator on device vectors, for iterative reconstructions. */
 #ifndef MRIRECON_OP_H
 #define MRIRECON_OP_H
 
@@ -10,9 +10,9 @@ extern "C" {
 
 /* A: C^domain -> C^range. All vectors are memory of the operator's device, complex float32; input and output do not
  * overlap. Used by one thread at a time. Outputs are overwritten. The functions return 0 or a code of err.h with its
- * sentence; NULL: the operator lacks that one. */
+ * sentence; NULL: the operator has no such function. */
 struct op {
-    void *of;             /* the operator's own, passed to each function; stays its maker's */
+    void *of;             /* the operator's state, passed to each function; not owned */
     size_t domain, range; /* lengths */
     int (*forward)(void *of, const struct c32 *x, struct c32 *y); /* y = A x */
     int (*adjoint)(void *of, const struct c32 *y, struct c32 *x); /* x = A' y */

@@ -11,12 +11,12 @@
 enum { PAGE = 4096, SLOTS = 2 };
 #define MAGIC UINT64_C(0x544e504b43454843) /* "CHECKPNT" */
 
-/* Of one state; slot i's lies at page i, the states behind both. */
+/* The head of a state. Slot i's head is at page i; the states follow after both heads. */
 struct head {
     uint64_t magic, sequence, bytes;
     uint32_t crc;
     char tag[CHECKPOINT_TAG];
-    uint32_t head_crc; /* of all before */
+    uint32_t head_crc; /* of all members above */
 };
 
 static uint64_t slot_bytes(size_t room)
@@ -110,7 +110,7 @@ int checkpoint_save(const struct checkpoint *checkpoint, const char *tag, size_t
         at += (off_t)parts[i].count;
     }
     head.head_crc = crc_of(0, &head, offsetof(struct head, head_crc));
-    /* The state before its head: a head never tells of a state that a power cut left out. */
+    /* The state before its head, so that a valid head never describes a state that a power cut has lost. */
     if (rc == 0 && fdatasync(checkpoint->fd) < 0)
         rc = write_failed();
     if (rc == 0)

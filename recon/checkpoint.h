@@ -1,9 +1,9 @@
-/* checkpoint.h: what a long job has reached, in a file that outlives its attempt: a job whose worker or daemon died
- * goes on from there.
+/* checkpoint.h: the state of a long job, in a file that outlives its attempt: if the worker or the daemon dies, the
+ * next attempt continues from it.
  *
- * The file holds two states, written by turns: the newer is complete, whenever the process was killed, and on the disk
- * once checkpoint_save() returned. A state is believed if its checksum is right and its tag is the one asked for: a tag
- * tells what wrote it (the program's version, the parameters) as far as it matters.
+ * The file holds two states, written alternately, so one is complete whenever the process is killed; a state is on the
+ * disk once checkpoint_save() has returned. A state is used only if its checksum is correct and its tag equals the
+ * requested one: the tag identifies everything that a state depends on (the program's version, the parameters).
  */
 #ifndef MRIRECON_CHECKPOINT_H
 #define MRIRECON_CHECKPOINT_H
@@ -14,7 +14,7 @@ enum { CHECKPOINT_TAG = 64 };
 
 struct checkpoint {
     int fd;        /* opened for reading and writing; stays the caller's */
-    uint64_t most; /* bytes that it may take; 0: any */
+    uint64_t most; /* bytes that the file may use; 0: any */
 };
 
 /* One piece of memory of a state. */
@@ -23,12 +23,12 @@ struct checkpoint_part {
     size_t count;
 };
 
-/* Save a state: `parts` one after the other. `room`: bytes of the largest state of this job, the same in all its calls.
- * Fails with ERR_IO, ERR_SPOOL_FULL, ERR_LIMIT: what was saved before stays. */
+/* Save a state: the concatenated `parts`. `room`: bytes of the job's largest state, the same in all calls. Fails with
+ * ERR_IO, ERR_SPOOL_FULL, ERR_LIMIT; the earlier state then stays. */
 int checkpoint_save(const struct checkpoint *checkpoint, const char *tag, size_t room,
                     const struct checkpoint_part *parts, int count);
 
-/* The newest complete state of this tag: *state is the caller's, to be freed; NULL: there is none. Fails with
+/* The newest complete state with this tag: *state is the caller's to free; NULL: there is none. Fails with
  * ERR_NO_MEMORY. */
 int checkpoint_load(const struct checkpoint *checkpoint, const char *tag, size_t room, void **state, size_t *bytes);
 

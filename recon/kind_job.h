@@ -1,5 +1,5 @@
-/* kind_job.h: what the run() of kinds shares: the report, progress, and what is promised before anything is computed.
- * Of the worker alone. A struct kind_job belongs to the thread that runs the job.
+/* kind_job.h: shared by the run() functions of kinds: the report, progress, and the announced sizes (promises). Linked
+ * by the worker only. A struct kind_job belongs to the thread that runs the job.
  */
 #ifndef MRIRECON_KIND_JOB_H
 #define MRIRECON_KIND_JOB_H
@@ -7,27 +7,27 @@
 #include "recon/kind_run.h"
 
 struct kind_job {
-    struct dev *dev;    /* that computes */
-    struct dev *beside; /* a CPU that was opened beside a GPU, or NULL */
+    struct dev *dev;    /* the job's device */
+    struct dev *beside; /* a CPU device opened in addition to a GPU, or NULL */
     const struct job_request *request;
     const struct job_listener *listener;
     struct json_t *report;
     double begun;
-    uint64_t most_bytes; /* that the files may take, as far as promised */
+    uint64_t most_bytes; /* of the files, promised so far */
 };
 
-/* Begin the report, of the device too. Fails with ERR_NO_MEMORY. */
+/* Begin the report, with the device. Fails with ERR_NO_MEMORY. */
 int kind_job_begin(struct kind_job *job, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener);
-/* End it: where `rc` is 0, *out becomes the report and the promise, to which the kind adds its results. Returns `rc`.
- * Frees what the job holds. */
+/* End the report. If `rc` is 0, *out receives the report and the promise, and the kind adds its results. Frees what the
+ * job holds. Returns `rc`. */
 int kind_job_end(struct kind_job *job, struct job_outcome *out, int rc);
 
-/* Compute on a CPU beside the job's GPU, which lacks `what` ("sums of limited range"); told as a decision. On a CPU
- * nothing happens. Fails as dev_create(). */
+/* Continue on a CPU device, because the job's GPU lacks `what` ("sums of limited range"); reported as a decision. On a
+ * CPU nothing happens. Fails as dev_create(). */
 int kind_job_use_cpu(struct kind_job *job, const char *what);
 
-/* Tell how far a step is, 0..1, of its unit `done` of `most`. Fails with ERR_CANCELED. */
+/* Report a step's progress, 0..1, of which `done` of `most` units are complete. Fails with ERR_CANCELED. */
 int kind_job_tell(const struct kind_job *job, int step, double fraction, int64_t done, int64_t most);
 
 /* Entries of the report: the seconds of a step, a number, a decision with its reason, a warning. */
@@ -37,14 +37,14 @@ void kind_job_decide(struct kind_job *job, const char *what, const char *value, 
     __attribute__((format(printf, 4, 5)));
 void kind_job_warn(struct kind_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Promise the bytes of the files of one result (its place in the kind's table), each the most that most() tells of its
- * format (false: too many to be counted). `what` describes the result, `advice` is a sentence, for a failure. Fails
+/* Promise the largest size of the files of one result (an index into the kind's table); most() returns it for a format
+ * (false: too large to be counted). For a failure's text: `what` describes the result, `advice` is a sentence. Fails
  * with ERR_RESULT_TOO_LARGE, ERR_SPOOL_FULL. */
 int kind_job_promise(struct kind_job *job, int result, bool (*most)(const void *of, int format, size_t *bytes),
                      const void *of, const char *what, const char *advice);
 
-/* Promise memory of the device, before anything is allocated. Fails with ERR_NO_MEMORY or ERR_GPU_OOM, and a sentence
- * that ends with `advice`. */
+/* Check that the device has this much memory, before anything is allocated. Fails with ERR_NO_MEMORY or ERR_GPU_OOM,
+ * and a sentence that ends with `advice`. */
 int kind_job_memory(struct kind_job *job, size_t bytes, const char *what, const char *advice);
 
 #endif

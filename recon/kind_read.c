@@ -1,9 +1,9 @@
-/* What the read() of every kind shares. */
+/* Shared by the read() functions of all kinds. */
 #include "recon/kind_run.h"
 
 #include "gridding/base/host_memory.h"
 
-enum { DECODE_SECONDS = 5 }; /* a small scan takes some thousandths of one */
+enum { DECODE_SECONDS = 5 }; /* a small scan takes some ms */
 
 struct decode_limits job_decode_limits(const struct job_request *request)
 {

@@ -1,4 +1,4 @@
-/* How the kinds of job are run: one row each. Links their engines: only programs that run jobs take this. */
+/* The running halves of the kinds: one row each. Links their engines, so only programs that run jobs use this. */
 #include "recon/kind_run.h"
 
 #include "recon/blob/blob_kind.h"

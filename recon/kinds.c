@@ -1,4 +1,4 @@
-/* What follows from the tables of kinds: names found, parameters read, files of results named. Links nothing but err.c
+/* Functions over the tables of kinds: look-up of names, parsing of parameters, names of result files. Links only err.c
  * and the kinds' tables. */
 #include "recon/recon.h"
 
@@ -98,7 +98,7 @@ const char *param_spelling(const struct param *param, const char *text)
     return param->former && strcmp(param->former, text) == 0 ? param->choices[0] : text;
 }
 
-/* The place of `text` among the choices; -1: it is none of them. */
+/* The index of `text` among the choices; -1: not found. */
 static int choice_find(const struct param *param, const char *text)
 {
     for (int i = 0; param->choices && param->choices[i]; i++)
@@ -107,7 +107,7 @@ static int choice_find(const struct param *param, const char *text)
     return -1;
 }
 
-/* Of PARAM_SET: a bit for each choice that `text` names, each once; 0: it names others, or none. */
+/* For PARAM_SET: the choices in `text` as bits; 0: an unknown or repeated one, or none. */
 static int64_t set_parse(const struct param *param, const char *text)
 {
     int64_t bits = 0;
@@ -135,7 +135,7 @@ static void set_print(const struct param *param, int64_t bits, char *text, size_
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "," : "", param->choices[i]);
 }
 
-/* Read `text` as a value of `param`; ERR_BAD_PARAMETER, without a sentence, where it is none. */
+/* Parse `text` as a value of `param`; ERR_BAD_PARAMETER, without a sentence, if it is invalid. */
 static int value_parse(const struct param *param, const char *text, int64_t *integer, double *real)
 {
     char *end = NULL;
@@ -169,7 +169,7 @@ static int value_parse(const struct param *param, const char *text, int64_t *int
     return ERR_BAD_PARAMETER;
 }
 
-/* What a parameter takes, for a person: "one of auto, given" or "auto or a number from 1.125 to 2". */
+/* The values of a parameter, for a sentence: "one of auto, given" or "auto or a number from 1.125 to 2". */
 static void range_describe(const struct param *param, char *text, size_t size)
 {
     size_t used = 0;
@@ -195,7 +195,7 @@ static void range_describe(const struct param *param, char *text, size_t size)
     }
 }
 
-/* Levenshtein's distance of two short names, as a share of the longer one's length, in percent. */
+/* The Levenshtein distance of two short names, in percent of the longer one's length. */
 static int name_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };
@@ -231,7 +231,7 @@ static int name_unknown(const struct kind *kind, const char *name)
         if (used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", param->name);
     }
-    /* A name that shares less than half of its letters is no misspelling. */
+    /* A name with a larger distance is not a misspelling. */
     if (nearest && least <= 50)
         return err_set(ERR_UNKNOWN_PARAMETER,
                        "Kind %s has no parameter named \"%.64s\". Did you mean \"%s\"? It takes: %s.", kind->name, name,
@@ -267,7 +267,7 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
             continue;
         int64_t integer = 0;
         double real = 0;
-        /* Its text is what jobs are kept and handed on by; a part of it would be another value. */
+        /* Jobs are stored and passed on as text, and a truncated text would be another value. */
         const size_t room = sizeof values->value[i].text, length = strlen(text);
         if (length >= room)
             return err_set(ERR_BAD_PARAMETER, "Parameter %s has %zu characters; it takes at most %zu.", name, length,

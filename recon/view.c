@@ -1,4 +1,4 @@
-/* One slice of a result, as a request and mrirecon-codec name it. */
+/* Parsing and printing of views. */
 #include "recon/recon.h"
 
 #include "gridding/base/err.h"
@@ -27,7 +27,7 @@ static int number_set(const char *name, const char *text, long least, long most,
     return 0;
 }
 
-/* A finite decimal number at *text, which moves on; false: there is none. */
+/* Parse a finite decimal number at *text, and advance; false: there is none. */
 static bool real_read(const char **text, double *out)
 {
     char word[32], *end;

@@ -6,9 +6,9 @@ FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/fau
 E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
 	device clock page limits operator)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
-# Of these, sanitizers would see nothing that they do not see of the others; the library that durable preloads has to
-# come before theirs.
-E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,durable man page plots runner)
+# Of these, sanitizers would see nothing that they do not see of the others: documents' commands are those of the
+# tests of client and daemon. The library that durable preloads has to come before theirs.
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,completion curl demo durable man page plots readme runner tutorial)
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
@@ -16,7 +16,7 @@ RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
 RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*.cu))
 
 # Tests read NIfTI back with the reference library.
-$(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
+$(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti $(if $(filter 1,$(SAN)),-O2)
 
 $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
 # mrirecon-gpu.so takes functions of the program that loads it. The linker leaves out those that the program itself does
@@ -27,7 +27,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	  $(call pkg,fftw3)
 $(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
-	$(link) $(GPU_HOST) -lcmocka $(LIBS_GRIDDING)
+	$(link) $(GPU_HOST) -lcmocka $(LIBS_RECON) $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
 # another.
 THESIS := $(call objects,$(wildcard tests/bench/thesis_*.c))

@@ -55,7 +55,7 @@ static void json_line(const char *lead, enum log_level level, const char *time, 
     line_write(line, used + length + 1);
 }
 
-static void text_line(const char *lead, const char *time, const char *word, const char *message)
+static void plain_line(const char *lead, const char *time, const char *word, const char *message)
 {
     char line[LINE];
     int length = *lead ? snprintf(line, sizeof line, "%s%s\n", lead, message)
@@ -80,7 +80,7 @@ static void line_log(const struct log *log, enum log_level level, const struct l
     snprintf(whole, sizeof whole, "%s%.40s%s%s", about->job ? "job=" : "", about->job ? about->job : "",
              about->job ? " " : "", message);
     if (!log->send || !log->send(syslog, about, whole))
-        text_line(lead, time, levels[level - LOG_LEVEL_AUDIT].word, whole);
+        plain_line(lead, time, levels[level - LOG_LEVEL_AUDIT].word, whole);
 }
 
 void log_line_about(const struct log *log, enum log_level level, const struct log_about *about, const char *format, ...)

@@ -46,16 +46,16 @@ static const struct option {
      "mrd-clients, and so does any if there are tokens.",
      OPTION_IS_TEXT, AT(mrd_listen)},
     {"mrd-clients", "",
-     "Addresses that may send MRD streams, separated by commas: ADDRESS or ADDRESS/BITS, each perhaps with =CLIENT, "
-     "the "
-     "name by which its jobs and quotas are kept (otherwise the address). Empty: any.",
+     "Addresses that may send MRD streams, separated by commas: ADDRESS or ADDRESS/BITS, each optionally with =CLIENT, "
+     "the client's name for its jobs and quotas (default: the address). Empty: any.",
      OPTION_IS_TEXT, AT(mrd_clients)},
     {"mrd-configs", "",
      "File of the configurations that MRD clients can name: lines of a name and the query of a submission, e.g. `cine "
      "kind=recon&method=llr&frames=20`. Read when a session begins. Empty: none but default and the names of kinds.",
      OPTION_IS_TEXT, AT(mrd_configs)},
     {"destinations", "",
-     "File of the destinations that ended jobs are sent to, and of the rules which jobs those are. Empty: none. Reread "
+     "File of the destinations to which ended jobs are sent, and of the rules that select the jobs. Empty: none. "
+     "Reread "
      "at SIGHUP.",
      OPTION_IS_TEXT, AT(destinations)},
     {"mrd-sessions", "16", "Maximum number of simultaneous MRD sessions; one client has at most half of them.",
@@ -68,7 +68,7 @@ static const struct option {
      AT(state_dir)},
     {"devices", "auto",
      "Devices, separated by commas; each gets one worker process: auto (every GPU, or the CPU if there is none), cpu, "
-     "gpu:0.",
+     "gpu:0, or gpu:0+1 for GPUs that share large jobs.",
      OPTION_IS_TEXT, AT(devices)},
     {"threads", "0", "CPU threads per worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
     {"worker", "", "Path of mrirecon-worker. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(worker)},

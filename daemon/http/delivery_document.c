@@ -1,26 +1,17 @@
 /* The documents of deliveries. */
 #include "daemon/http/routes.h"
 
-#include "daemon/base/clock.h"
+#include "daemon/wire.h"
 
 enum { JOB_DELIVERIES = 32 };
-
-json_t *time_pack(int64_t milliseconds)
-{
-    char text[CLOCK_TEXT];
-    if (!milliseconds)
-        return json_null();
-    clock_print(milliseconds, text);
-    return json_string(text);
-}
 
 json_t *delivery_pack(const struct delivery *delivery)
 {
     const bool waits = delivery->state == DELIVERY_PENDING;
     return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s}", "destination", delivery->destination, "state",
                      delivery_state_name(delivery->state), "attempts", (json_int_t)delivery->attempts, "created",
-                     time_pack(delivery->created), "next", time_pack(waits ? delivery->due : 0), "ended",
-                     time_pack(delivery->ended), "answer", delivery->answer);
+                     wire_time_pack(delivery->created), "next", wire_time_pack(waits ? delivery->due : 0), "ended",
+                     wire_time_pack(delivery->ended), "answer", delivery->answer);
 }
 
 json_t *deliveries_pack(struct service *service, const char *id)

@@ -1,4 +1,4 @@
-/* http_answer.h: answers: texts, JSON, problems, files, streams, with the headers that all of them have.
+/* http_answer.h: answers: texts, JSON, problems, files, streams, with the headers common to all.
  *
  * Each returns 0 once the answer is queued, and fails with ERR_NO_MEMORY.
  */

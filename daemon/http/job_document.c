@@ -3,6 +3,7 @@
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/wire.h"
 #include "recon/recon.h"
 
 #include <stdio.h>
@@ -156,11 +157,11 @@ static void put(json_t *document, unsigned fields, unsigned field, const char *n
 
 static void times_put(json_t *document, unsigned fields, const struct job *job)
 {
-    put(document, fields, JOB_FIELD_CREATED, "created", time_pack(job->created));
-    put(document, fields, JOB_FIELD_STARTED, "started", time_pack(job->started));
-    put(document, fields, JOB_FIELD_FINISHED, "finished", time_pack(job->finished));
+    put(document, fields, JOB_FIELD_CREATED, "created", wire_time_pack(job->created));
+    put(document, fields, JOB_FIELD_STARTED, "started", wire_time_pack(job->started));
+    put(document, fields, JOB_FIELD_FINISHED, "finished", wire_time_pack(job->finished));
     put(document, fields, JOB_FIELD_DURATION, "duration", duration_pack(job));
-    put(document, fields, JOB_FIELD_DEADLINE, "deadline", time_pack(job->deadline));
+    put(document, fields, JOB_FIELD_DEADLINE, "deadline", wire_time_pack(job->deadline));
 }
 
 static json_t *document_pack(const struct job *job, const struct job_progress *progress, unsigned fields)

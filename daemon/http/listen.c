@@ -164,14 +164,14 @@ static int mrd_address_find(const struct options *options, union address *addres
     if (!address_is_local(address))
         return err_set(
             ERR_BAD_PARAMETER,
-            "Option mrd-listen: %s can be reached from other machines, and the MRD protocol knows neither "
-            "encryption nor passwords. Name the addresses that may send in the option mrd-clients, or listen "
+            "Option mrd-listen: %s can be reached from other machines, and the MRD protocol has neither encryption nor "
+            "passwords. Name the addresses that may send in the option mrd-clients, or listen "
             "on 127.0.0.1 or [::1].",
             options->mrd_listen);
     if (*options->tokens)
         return err_set(
             ERR_BAD_PARAMETER,
-            "Option mrd-listen: clients identify themselves by tokens, which the MRD protocol does not know. "
+            "Option mrd-listen: clients identify themselves by tokens, which the MRD protocol does not have. "
             "Name the clients by their addresses in the option mrd-clients, for example "
             "127.0.0.1=scanner.");
     return 0;

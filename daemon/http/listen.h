@@ -22,8 +22,8 @@ int listen_check(const struct options *options);
  * and tokens. Fails with ERR_BAD_PARAMETER (not an address; no TLS or tokens), ERR_IO (in use). */
 int listen_open(struct listen_socket *out, const struct options *options);
 
-/* The same of options->mrd_listen, a plain TCP socket. An address that other machines reach, and any where clients have
- * tokens, needs options->mrd_clients. */
+/* The same for options->mrd_listen, a plain TCP socket. If other machines reach the address, or if clients have tokens,
+ * options->mrd_clients is required. */
 int listen_mrd_check(const struct options *options);
 int listen_mrd_open(struct listen_socket *out, const struct options *options);
 

@@ -16,12 +16,12 @@
 enum { FILES_MOST = 512, BYTES_MOST = 64 << 20, HASH = 32, HASH_TOLD = 16, NAME_HASH = 8 };
 
 struct page {
-    struct page_file file[FILES_MOST + 1]; /* the last one is never used: a place to look at a file too many */
+    struct page_file file[FILES_MOST + 1]; /* the last entry is for the file that exceeds the limit */
     int count;
     size_t bytes;
 };
 
-/* Compressed files come before their original; of two codings that are wanted alike, the first is taken. */
+/* Compressed files are sorted before their original; of two codings of the same quality the first is used. */
 static const struct {
     const char *ending, *coding;
 } codings[] = {{".br", "br"}, {".gz", "gzip"}, {"", NULL}};
@@ -49,7 +49,7 @@ static const char *media_of(const char *name)
     return "application/octet-stream";
 }
 
-/* The folder's entry for `name` with the ending of a coding. */
+/* The entry of `name` + the ending of a coding. */
 static const struct page_file *file_find(const struct page *page, const char *name, const char *ending)
 {
     char whole[PAGE_NAME];
@@ -73,7 +73,7 @@ static int file_failed(const char *name, int error)
     return err_set(ERR_IO, "The page's file %s cannot be read: %s.", name, strerror(error));
 }
 
-/* Read all of an open file; it may change meanwhile, so that `length` bytes are taken, or it fails. */
+/* Read `length` bytes of an open file; fails if it has become shorter. */
 static int bytes_read(int fd, struct page_file *file)
 {
     for (size_t got = 0; got < file->length;) {
@@ -114,7 +114,7 @@ static int file_take(struct page *page, struct page_file *file, const char *name
     return 0;
 }
 
-/* Add a file of the folder; what is no regular file, and hidden files, are skipped. */
+/* Add a file of the folder, unless it is hidden or not a regular file. */
 static int file_add(struct page *page, int folder, const char *name)
 {
     struct page_file *file = &page->file[page->count];
@@ -137,7 +137,7 @@ static int file_add(struct page *page, int folder, const char *name)
     return rc;
 }
 
-/* Which files are codings of which. */
+/* Link each file to its codings. */
 static void files_sort_out(struct page *page)
 {
     for (int i = 0; i < page->count; i++) {
@@ -193,7 +193,7 @@ const struct page_file *page_find(const struct page *page, const char *name, con
     const struct page_file *best = NULL;
     int most = 0;
     if (!page || !(best = file_find(page, name, "")) || best->coding)
-        return NULL; /* a compressed file by its own name is no file of the page */
+        return NULL; /* compressed files are not served by their own names */
     for (int i = 0; i < CODINGS && codings[i].coding; i++) {
         const struct page_file *file = file_find(page, name, codings[i].ending);
         int quality = file ? coding_quality(accepted, codings[i].coding) : 0;

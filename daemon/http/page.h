@@ -1,8 +1,7 @@
-/* page.h: the files of the web page, as the build made them.
+/* page.h: the built files of the web page.
  *
- * They are read into memory when the service starts, from one folder without subfolders, so that a request is looked up
- * in a table and opens no file. A file NAME.br or NAME.gz is NAME compressed. Immutable after page_create(); any
- * thread.
+ * They are read into memory when the service starts, from one folder without subfolders: a request is a table look-up
+ * and opens no file. A file NAME.br or NAME.gz is NAME compressed. Immutable after page_create(); any thread.
  */
 #ifndef MRIRECON_DAEMON_PAGE_H
 #define MRIRECON_DAEMON_PAGE_H
@@ -14,13 +13,13 @@
 
 enum { PAGE_NAME = 128, PAGE_ETAG = 40 };
 
-/* The file that a request is answered with. It belongs to the page. */
+/* A file. It belongs to the page. */
 struct page_file {
-    char name[PAGE_NAME]; /* of the folder, "app-ABCD2345.js.br" */
+    char name[PAGE_NAME]; /* in the folder: "app-ABCD2345.js.br" */
     const char *coding;   /* Content-Encoding; NULL: none */
     const char *media;
-    bool varies;          /* there is more than one coding of it */
-    bool hashed;          /* its name changes with its contents: NAME-XXXXXXXX.ENDING, of A-Z and 0-9 */
+    bool varies;          /* the file exists in several codings */
+    bool hashed;          /* its name contains a hash of its contents: NAME-XXXXXXXX.ENDING, of A-Z and 0-9 */
     char etag[PAGE_ETAG]; /* with its quotes */
     unsigned char *bytes;
     size_t length;
@@ -33,8 +32,8 @@ struct page;
 int page_create(struct page **out, const char *folder);
 void page_free(struct page *page);
 
-/* The file `name` in the coding that an Accept-Encoding header (NULL: not sent) prefers; NULL: there is none. `page`
- * may be NULL. */
+/* The file `name` in the coding that an Accept-Encoding header (NULL: not sent) prefers; NULL: not found. `page` may be
+ * NULL. */
 const struct page_file *page_find(const struct page *page, const char *name, const char *accepted);
 
 #endif

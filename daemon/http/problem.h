@@ -12,7 +12,7 @@
  * `job`: the id of the job that failed, or NULL. */
 json_t *problem_pack(const struct err *failure, const char *job);
 
-/* The same of what the store kept of a failure, {code, detail, ...}. */
+/* The same of a failure in the store's form, {code, detail, ...}. */
 json_t *problem_of(const json_t *error, const char *job);
 
 #endif

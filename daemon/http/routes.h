@@ -17,7 +17,7 @@ int route_login_show(struct request *request);
 int route_logout(struct request *request);
 
 /* routes_page.c */
-/* Whether a request of "/" asks for the page rather than the document, and there is one. */
+/* Whether a request of "/" is to get the web page: it prefers HTML, and the service has a page. */
 bool page_is_wanted(struct request *request);
 int route_page_home(struct request *request);
 int route_page(struct request *request);
@@ -35,15 +35,16 @@ int route_delete_work(struct request *request);
 int route_delete(struct request *request);
 int route_purge_work(struct request *request);
 int route_purge(struct request *request);
-/* The job of an id, and where it runs, its progress: never less than a document before told. */
+/* Read a job and, if it runs, its progress, which never decreases from one document to the next. */
 int job_look_up(struct service *service, const char *id, struct job *job);
-/* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */
+/* The same for a request. Fails with ERR_NOT_FOUND, also if the sender may not see the job. */
 int request_job(struct request *request, const char *id, struct job *job);
-/* How long the sender wants to wait, as Prefer says: request->wait. */
+/* Set request->wait from the header Prefer. */
 void request_wait_read(struct request *request);
-/* Whether the request waits for the end of this job, until request->deadline: then it is suspended, and asked again. */
+/* Whether the request must wait for the end of this job, until request->deadline; then it is suspended and its answer()
+ * is called again. */
 bool request_waits(struct request *request, const struct job *job);
-/* Whether what belongs to `client` is the sender's to see. */
+/* Whether the sender may see jobs of `client`. */
 bool request_owns(const struct request *request, const char *client);
 
 /* job_document.c */
@@ -70,27 +71,25 @@ enum job_field {
     JOB_FIELD_REPORT = 1 << 19,
     JOB_FIELD_DELIVERIES = 1 << 20,
     JOB_FIELDS_ALL = (1 << 21) - 1,
-    /* Of rows of the store that are read without these. */
+    /* Fields that rows of a list do not contain. */
     JOB_FIELDS_LONG = JOB_FIELD_PARAMETERS | JOB_FIELD_RESULTS | JOB_FIELD_REPORT,
-    /* What a table of jobs shows. */
+    /* The fields of a table of jobs. */
     JOB_FIELDS_SHORT =
         JOB_FIELDS_ALL & ~(JOB_FIELDS_LONG | JOB_FIELD_AHEAD | JOB_FIELD_DEADLINE | JOB_FIELD_DELIVERIES),
 };
-/* The fields of a name, "short" among them, of `length` bytes; 0: there is none. */
+/* The set of fields called `name` (`length` bytes), or of "short"; 0: unknown. */
 unsigned job_fields_find(const char *name, size_t length);
-/* The document of a job with what is known of its progress, and of its place in the queue; a new reference. */
+/* The document of a job, with its progress and its position in the queue; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);
-/* These members of it; `ahead` is null. */
+/* Only these members of it; `ahead` is null. */
 json_t *job_document_fields(struct service *service, const struct job *job, unsigned fields);
-/* How far a job is; false: it was running when it was read, and no worker has it any more. */
+/* The progress of a job; false: it was running when it was read, but no worker has it now. */
 bool job_progress_known(struct service *service, const struct job *job, struct job_progress *out);
 struct job_progress job_progress_find(struct service *service, const struct job *job);
 /* The same as the members `progress` and `step` of its document; a new reference. */
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
 
 /* delivery_document.c */
-/* A time as text; null for 0. A new reference. */
-json_t *time_pack(int64_t milliseconds);
 /* A delivery as a document; a new reference. */
 json_t *delivery_pack(const struct delivery *delivery);
 /* The deliveries of a job, as the member `deliveries` of its document; a new reference. */
@@ -110,10 +109,10 @@ int route_jobs(struct request *request);
 /* Read the query of a submission into request->job: kind, parameters, name, priority, deadline, client; no formats.
  * Fails with ERR_UNKNOWN_KIND, ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
 int submission_read(struct request *request);
-/* The same, where what the query leaves out is as it was in the job `before`. */
+/* The same for a rerun: the defaults are those of the job `before`. */
 int resubmission_read(struct request *request, const struct job *before);
-/* Give request->job a name, as far as the option job-names has it: `text` without what controls or formats, cut between
- * two characters where it is too long. */
+/* Set request->job's name, if the option job-names allows names: `text` without control and format characters, cut
+ * between characters if it is too long. */
 void submission_name(struct request *request, const char *text);
 
 /* routes_uploads.c */
@@ -137,23 +136,23 @@ int route_feed(struct request *request);
 /* routes_results.c */
 int route_results(struct request *request);
 int route_result(struct request *request);
-/* Answer with this file of a job that succeeded; it is made where it is not there, and the request then waits. */
+/* Answer with this file of a succeeded job. If it does not exist yet, it is converted, and the request waits. */
 int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *headers);
-/* The media types that a result can be had as, for a sentence: "application/x-hdf5, image/png and application/x-npy".
+/* The media types of a result, for a sentence: "application/x-hdf5, image/png and application/x-npy".
  */
 enum { RESULT_MEDIA = 256 };
 void result_media(const struct result_form *form, char text[RESULT_MEDIA]);
-/* The default result of a job: the place in its kind's table. */
+/* The index of a job's default result in its kind's table. */
 int result_default(const struct kind *kind, const struct job *job);
 
 /* routes_fill.c */
-/* What is counted at this moment, but for readiness and workers. Fails with ERR_STORE, ERR_IO. */
+/* The present counts, without readiness and workers. Fails with ERR_STORE, ERR_IO. */
 int service_now(struct service *service, struct metrics_now *now);
 /* The same as the members `queue`, `disk` and `kept` of a document; a new reference. */
 json_t *service_fill_pack(struct service *service);
 
 /* routes_service.c */
-/* A parameter's text as what it is: a number where it is one. */
+/* A parameter's value as JSON: a number if its type is one. */
 json_t *param_value_pack(const struct param *param, const char *text);
 int route_kinds(struct request *request);
 int route_live(struct request *request);

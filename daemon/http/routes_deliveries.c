@@ -58,7 +58,7 @@ int route_deliveries_work(struct request *request)
     int count = 0, rc = query_each(request->query, deliveries_take, &query);
     if (rc)
         return rc;
-    /* Another client's are not found. */
+    /* Deliveries of another client's jobs get the same answer as unknown ones. */
     query.filter.client = role_sees_all(request->identity.role) ? NULL : request->identity.client;
     struct delivery *list = calloc((size_t)query.limit + 1, sizeof *list);
     if (!list)

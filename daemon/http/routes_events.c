@@ -44,7 +44,7 @@ static bool say_event(struct job_stream *of, const char *name, long long id, jso
     return stream_say(&of->stream, text);
 }
 
-/* false: the job is no more, or there is no memory. */
+/* false: the job was removed, or there is no memory. */
 static bool job_stream_look(struct stream *stream, double *next)
 {
     struct job_stream *of = (struct job_stream *)stream;

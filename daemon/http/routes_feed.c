@@ -1,13 +1,11 @@
-/* GET /v1/events: one stream of server-sent events of all jobs that the sender may see.
+/* GET /v1/events: a stream of server-sent events about all jobs that the sender may see.
  *
- *   reset     the client's list is out of date, or it has none: it loads the list. Sent first to a client without a
- *             Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a reader
- *             that was too slow for the feed's ring.
- *   job       a job is new, or changed its state: its short document
- *   removed   a job was removed: its id
- *   progress  of a running job, without an id: it is not repeated
+ *   reset     the client must load the list of jobs: it has none, or an outdated one. Sent first to a client without a
+ *             Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a client
+ * that read more slowly than the feed's ring was overwritten. job       a job was added or changed its state: its short
+ * document removed   a job was removed: its id progress  of a running job; without an id, so it is not repeated
  *
- * A stream holds one text of at most some TEXT_BYTES, whatever its reader does. */
+ * A stream holds one text of about TEXT_BYTES at most, however slowly its client reads. */
 #include "daemon/http/routes.h"
 #include "daemon/http/stream.h"
 
@@ -17,21 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_SECONDS 0.1 /* between two texts: changes that come in quick succession are told together */
+#define PAUSE_SECONDS 0.1 /* between two texts: changes in quick succession are sent together */
 #define PAUSE_KEY     "pause"
 enum { TEXT_BYTES = 32 << 10, FEED_ID = FEED_NAME + 24 };
 
 struct feed_stream {
     struct stream stream; /* first */
     struct identity identity;
-    char who[JOB_CLIENT]; /* whose stream it counts as */
-    int64_t told;         /* number of the newest change that was told */
-    double progress_at;   /* when progress was told last */
+    char who[JOB_CLIENT]; /* the client whose streams it counts among */
+    int64_t told;         /* number of the newest change sent */
+    double progress_at;   /* when progress was last sent */
     struct {
         char id[JOB_ID];
         int64_t told;
-    } worker[WORKERS_MAX]; /* what was told last of the job of each */
-    long generation;       /* of the tokens, as it began */
+    } worker[WORKERS_MAX]; /* last progress sent of each worker's job */
+    long generation;       /* of the tokens, at its start */
     char session[SESSION_TEXT];
 };
 
@@ -65,8 +63,7 @@ static void reset_print(FILE *out, const struct feed *feed, int64_t number, cons
     event_print(out, "reset", id, json_pack("{s:s}", "reason", reason));
 }
 
-/* The text of a change: made once, and kept for the other streams. A job that is no more has none: its removal
- * follows. */
+/* The text of a change, created once and cached for the other streams. A removed job has none: its removal follows. */
 static void change_print(FILE *out, struct service *service, struct feed_entry *entry)
 {
     char id[FEED_ID];
@@ -95,7 +92,7 @@ static void change_print(FILE *out, struct service *service, struct feed_entry *
     free(entry->text);
 }
 
-/* Changes since the last one that was told, as many as fit into one text. */
+/* As many of the changes not yet sent as fit into one text. */
 static void changes_print(FILE *out, struct feed_stream *of)
 {
     struct service *service = of->stream.service;
@@ -112,7 +109,7 @@ static void changes_print(FILE *out, struct feed_stream *of)
         of->told = entry.number;
 }
 
-/* Progress of running jobs; returns whether there are any that the sender may see. */
+/* Append the progress of running jobs. Returns whether there are any that the sender may see. */
 static bool progress_print(FILE *out, struct feed_stream *of, bool due)
 {
     struct worker_status status[WORKERS_MAX];
@@ -147,7 +144,7 @@ static bool may_still_see(const struct feed_stream *of)
     return !*of->session || sessions_identify(service->sessions, of->session, clock_seconds(), &identity, &end) == 0;
 }
 
-/* false: the sender may no longer see what it saw, or there is no memory. */
+/* false: the sender's rights have changed, or there is no memory. */
 static bool feed_stream_look(struct stream *stream, double *next)
 {
     struct feed_stream *of = (struct feed_stream *)stream;
@@ -156,7 +153,7 @@ static bool feed_stream_look(struct stream *stream, double *next)
     size_t size = 0;
     if (!may_still_see(of))
         return false;
-    /* Soon after a text only time is waited for. */
+    /* Less than PAUSE_SECONDS after a text, only time wakes the stream. */
     bool paused = now < stream->spoken + PAUSE_SECONDS;
     snprintf(stream->key, sizeof stream->key, "%s", paused ? PAUSE_KEY : FEED_KEY);
     *next = stream->spoken + PAUSE_SECONDS;
@@ -181,7 +178,7 @@ static bool feed_stream_look(struct stream *stream, double *next)
     return true;
 }
 
-/* The number behind this feed's name in a Last-Event-ID; -1: it is of no feed, or of another. */
+/* The number after this feed's name in a Last-Event-ID; -1: it is not of this feed. */
 static int64_t last_read(const struct feed *feed, const char *header)
 {
     size_t length = strlen(feed_name(feed));
@@ -190,7 +187,7 @@ static int64_t last_read(const struct feed *feed, const char *header)
     return number_parse(header + length + 1);
 }
 
-/* The first text, and where the stream begins. */
+/* The first text, and the number from which the stream continues. */
 static char *hello_make(struct feed_stream *of, struct feed *feed, const char *header)
 {
     char *text = NULL;
@@ -222,7 +219,7 @@ int route_feed(struct request *request)
     of->identity = request->identity;
     of->generation = tokens_generation(service->tokens);
     memcpy(of->session, request->session, sizeof of->session);
-    /* A name that a client gives itself would let it have any number of streams. */
+    /* Count streams by address, not by the name in the client's own header: with that it could open any number. */
     if (*request->identity.client)
         memcpy(of->who, request->identity.client, sizeof of->who);
     else

@@ -21,7 +21,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
     if (!spool_is_id(id))
         return job_unknown();
     int rc = store_get(service->core.store, id, job);
-    /* Running, but no worker has it: it ended in between, or is about to begin. */
+    /* Running, but no worker has it: it has just ended, or is about to start. */
     if (!rc && !job_progress_known(service, job, &progress)) {
         job_clear(job);
         rc = store_get(service->core.store, id, job);

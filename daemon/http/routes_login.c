@@ -1,4 +1,4 @@
-/* /v1/login: a token is exchanged for a cookie (POST), who is logged in (GET), and the end of a session (DELETE). */
+/* /v1/login: exchange a token for a cookie (POST), ask who is logged in (GET), log out (DELETE). */
 #include "daemon/http/http_check.h"
 #include "daemon/http/routes.h"
 #include "daemon/http/sessions.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who the sender is. `end`: of the session, clock_seconds(); 0: there is none. */
+/* The document of a sender. `end`: of the session, clock_seconds(); 0: no session. */
 static json_t *identity_pack(const struct request *request, double end)
 {
     char time[CLOCK_TEXT];
@@ -19,7 +19,8 @@ static json_t *identity_pack(const struct request *request, double end)
                      end > 0 ? json_string(time) : json_null());
 }
 
-/* The cookie's header: `value` "" removes it. Strict: other sites' pages cannot have it sent. */
+/* The header that sets the cookie; `value` "" removes it. SameSite=Strict: browsers do not send it with requests of
+ * other sites' pages. */
 static void cookie_print(const struct request *request, const char *value, char text[COOKIE_TEXT])
 {
     bool secure = request->service->tls;
@@ -43,7 +44,7 @@ int route_login(struct request *request)
         rc = sessions_open(service->sessions, hash, now, id);
     if (rc)
         return rc;
-    /* A session that the browser had before, or was given by somebody else, ends. */
+    /* End the session that the browser had before, which an attacker may have planted. */
     if (cookie_find(http_header(request, "Cookie"), session_cookie(service->tls), before, sizeof before) == 1)
         sessions_close(service->sessions, before);
     cookie_print(request, id, cookie);
@@ -62,7 +63,7 @@ int route_logout(struct request *request)
     const char *headers[] = {NULL, NULL, NULL};
     if (*request->session) {
         sessions_close(request->service->sessions, request->session);
-        waiters_wake(request->service->core.waiters, FEED_KEY); /* its streams look, and end */
+        waiters_wake(request->service->core.waiters, FEED_KEY); /* its streams find the session ended, and end */
         cookie_print(request, "", cookie);
         headers[0] = "Set-Cookie";
         headers[1] = cookie;

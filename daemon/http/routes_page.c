@@ -1,11 +1,11 @@
-/* The web page: its files, and the way to it. */
+/* The web page: its files, and the redirection to it. */
 #include "daemon/http/page.h"
 #include "daemon/http/routes.h"
 
 #include <string.h>
 
-/* Nothing but the service's own files is run, shown or asked, and no other site's page may frame this one. NiiVue and
- * uPlot need no more: their fonts are data: pictures. */
+/* Content-Security-Policy: only the service's own files may be run, shown or requested, and no other site may frame the
+ * page. NiiVue and uPlot need nothing else; their fonts are data: URLs. */
 #define POLICY                                                                                            \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -21,7 +21,7 @@ bool page_is_wanted(struct request *request)
 
 int route_page_home(struct request *request)
 {
-    /* Relative, for a proxy that serves all of this below a path of its own. */
+    /* Relative, so that a proxy may serve the page below a path of its own. */
     const char *const headers[] = {"Location", "ui/", "Vary", "Accept", NULL};
     return http_answer(request, 303, "", strdup(""), headers);
 }

@@ -33,7 +33,7 @@ static int owner_read(struct request *request, const struct job *before)
     return 0;
 }
 
-/* Read the whole submission but its scan. `before`: the job that is rerun; NULL: none. */
+/* Read all of the submission but its scan. `before`: the job that is rerun; NULL: none. */
 static int submission_job_read(struct request *request, struct submission *about, const struct job *before)
 {
     struct job *job = &request->job;

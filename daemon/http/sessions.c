@@ -49,7 +49,7 @@ void sessions_free(struct sessions *sessions)
 
 /* ---- attempts ---- */
 
-/* The address's entry, or NULL. */
+/* The entry of an address, or NULL. */
 static struct attempts *attempts_find(struct sessions *sessions, const unsigned char address[LOGIN_ADDRESS], double now)
 {
     for (int i = 0; i < LOGIN_ADDRESSES; i++) {
@@ -96,8 +96,8 @@ static bool is_open(const struct session *session, double now)
     return session->opened > 0 && now < session->opened + SESSION_SECONDS;
 }
 
-/* A place for a session of this token: a free one, or that of the oldest session of the token or of all, whichever is
- * at its limit. Under the lock. */
+/* An entry for a new session of this token: a free one; at the token's limit that of its oldest session; at the limit
+ * of all, that of the oldest. Under the lock. */
 static struct session *place_find(struct sessions *sessions, const unsigned char token[TOKEN_HASH], double now)
 {
     struct session *free_one = NULL, *oldest = NULL, *own = NULL;
@@ -129,7 +129,7 @@ int sessions_open(struct sessions *sessions, const unsigned char token[TOKEN_HAS
     unsigned char random[RANDOM];
     struct session fresh = {.opened = now};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return err_set(ERR_INTERNAL, "The system gave no random numbers for a session.");
+        return err_set(ERR_INTERNAL, "The system returned no random numbers for a session.");
     for (int i = 0; i < RANDOM; i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     if (!hash_make(id, fresh.id))
@@ -141,7 +141,7 @@ int sessions_open(struct sessions *sessions, const unsigned char token[TOKEN_HAS
     return 0;
 }
 
-/* The open session of this id, or NULL. Under the lock. */
+/* The open session with this id, or NULL. Under the lock. */
 static struct session *session_find(struct sessions *sessions, const unsigned char hash[TOKEN_HASH], double now)
 {
     for (int i = 0; i < SESSIONS_MOST; i++)

@@ -27,7 +27,7 @@ bool stream_say(struct stream *stream, char *text)
     return text != NULL;
 }
 
-/* Look, with a heartbeat where nothing else is said for long. */
+/* Ask the owner for a text; a heartbeat if there has been none for long. */
 static bool stream_look(struct stream *stream, double *next)
 {
     *next = INFINITY;
@@ -51,7 +51,7 @@ static void pages_give_back(char *buffer, size_t room)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
-/* The library asks for more to send. Returns 0 if the connection was suspended. */
+/* libmicrohttpd asks for more bytes. Returns 0 if the connection was suspended. */
 static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_t room)
 {
     struct stream *stream = context;

@@ -1,7 +1,7 @@
-/* stream.h: answers of server-sent events: a text is sent when there is something to say, a comment when there has been
- * nothing for long, and the connection is suspended in between.
+/* stream.h: answers of server-sent events. The stream's owner is asked for texts; a comment is sent as a heartbeat if
+ * there is none for long; in between the connection is suspended.
  *
- * A stream is embedded first in what its owner keeps of it, and holds one text at a time.
+ * A stream is the first member of its owner's struct, and holds one text at a time.
  */
 #ifndef MRIRECON_DAEMON_STREAM_H
 #define MRIRECON_DAEMON_STREAM_H
@@ -10,28 +10,28 @@
 
 #define PROGRESS_SECONDS  0.25              /* minimum interval between two progress events */
 #define HEARTBEAT_SECONDS 15.0              /* maximum time without a byte: proxies close idle connections */
-#define STREAM_RETRY      "retry: 2000\n\n" /* ms after which a client whose connection broke comes back */
+#define STREAM_RETRY      "retry: 2000\n\n" /* ms after which a client reconnects */
 
 struct stream {
-    /* What there is to say now: stream_say(), or nothing. Set *next to the time (clock_seconds()) of the next look, and
-     * stream->key to what wakes it before. false: the stream is over. */
+    /* Call stream_say() if there is a text to send. Set *next to the time (clock_seconds()) of the next call, and
+     * stream->key to the key that wakes the stream earlier. false: the stream has ended. */
     bool (*look)(struct stream *stream, double *next);
     void (*release)(struct stream *stream); /* frees the owner's struct */
     struct service *service;
     struct MHD_Connection *connection;
     char key[WAITER_KEY];
-    bool ended;          /* what is being sent is the last */
-    char *text;          /* what is being sent */
-    size_t length, sent; /* bytes of it */
-    double spoken;       /* when the last text was begun */
+    bool ended;          /* `text` is the last one */
+    char *text;          /* being sent */
+    size_t length, sent; /* bytes of `text` */
+    double spoken;       /* when sending the last text began */
     struct waiter waiter;
 };
 
-/* Put `text`, which is taken (malloc; NULL: no memory), up for sending. */
+/* Send `text`; takes it (malloc; NULL: no memory). */
 bool stream_say(struct stream *stream, char *text);
 
-/* Answer with a stream, which is taken; `hello` is its first text. look, release and key are set. Fails with
- * ERR_NO_MEMORY. */
+/* Answer with a stream; takes it. `hello` is its first text. look, release and key are set. Fails with ERR_NO_MEMORY.
+ */
 int stream_answer(struct request *request, struct stream *stream, char *hello);
 
 #endif

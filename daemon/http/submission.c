@@ -62,7 +62,7 @@ static const struct {
                    {"destination", destination_read}};
 enum { ABOUT = sizeof about_table / sizeof *about_table };
 
-/* The parameter's row in the table; ABOUT: there is none of this name. */
+/* The parameter's row in the table; ABOUT: unknown name. */
 static int about_find(const char *name)
 {
     int i = 0;

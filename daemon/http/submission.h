@@ -1,5 +1,5 @@
-/* submission.h: what a job is asked to be, as queries say it, and how its complete input becomes a job. Of a POST and
- * of an MRD session alike. */
+/* submission.h: reading a job's properties from queries, and turning its complete input into a job. For POST requests
+ * and MRD sessions. */
 #ifndef MRIRECON_DAEMON_SUBMISSION_H
 #define MRIRECON_DAEMON_SUBMISSION_H
 
@@ -15,35 +15,37 @@ struct submission {
     char destination[JOB_DESTINATIONS]; /* names, separated by commas; to be checked by destinations_check() */
 };
 
-/* Read these of a query; what it leaves out stays. Fails with ERR_UNKNOWN_KIND, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+/* Read these from a query; properties that it does not mention keep their values. Fails with ERR_UNKNOWN_KIND,
+ * ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
 int submission_about_read(struct submission *submission, const char *query);
 
-/* The kind's parameters in `count` queries, of which a later one counts more; the others from `base` (NULL: none), or
- * the defaults. Then the rules between them are checked. *out: {name: text}, a new reference. Fails with
- * ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+/* The kind's parameters from `count` queries, a later one overriding an earlier one; those missing from `base` (NULL:
+ * none), else the defaults. Then the rules between parameters are checked. *out: {name: text}, a new reference. Fails
+ * with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
 int submission_parameters_read(json_t **out, const struct kind *kind, const char *const *queries, int count,
                                const json_t *base);
 
-/* Give the job a name, as far as the option job-names has it: `text` without what controls or formats, cut between two
- * characters where it is too long. */
+/* Set the job's name, if the option job-names allows names: `text` without control and format characters, cut between
+ * characters if it is too long. */
 void submission_name_set(struct job *job, const struct options *options, const char *text);
 
-/* The input is complete: announce the job to a worker, fsync, and commit its row. Takes the upload: it is the job's, or
- * after a failure removed (and job->id is ""). May wait for the disk. Fails as spool_finish() and store_submit(). */
+/* The input is complete: announce the job to a worker, fsync, and commit its row. Takes the upload: it then belongs to
+ * the job, or after a failure is removed (and job->id is ""). May wait for the disk. Fails as spool_finish() and
+ * store_submit(). */
 int submission_commit(struct service *service, struct job *job, struct spool_file *upload);
 
-/* The input broke off: it becomes a job that has failed with `failure`, and keeps what arrived as the option keep-scans
- * says. Otherwise likewise. */
+/* The input is incomplete: it becomes a job that has failed with `failure`; the option keep-scans decides whether the
+ * part received is kept. Otherwise as above. */
 int submission_commit_failed(struct service *service, struct job *job, struct spool_file *upload,
                              const struct err *failure);
 
-/* The job has its row: count and log it, and wake the scheduler. `how` begins the line. */
+/* The job's row is committed: count and log the job, and wake the scheduler. `how` begins the log line. */
 void submission_accepted(struct service *service, const struct job *job, const char *how);
 
-/* What the job's upload in `input` is, as metrics tell it. */
+/* The input format of the upload, as a label for metrics. */
 const char *ingest_format(const struct job *job, int input);
 
-/* The name of a job as it stands in the log, where the option job-names has it there; else "". */
+/* The job's name for log lines if the option job-names allows it there, else "". */
 enum { NAME_FOR_LOG = JOB_NAME + 8 };
 const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG]);
 

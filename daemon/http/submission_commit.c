@@ -57,7 +57,7 @@ int submission_commit(struct service *service, struct job *job, struct spool_fil
         scheduler_retract(service->scheduler, upload->id);
         return commit_undo(job, upload);
     }
-    *upload = (struct spool_file){.fd = -1}; /* the job's now */
+    *upload = (struct spool_file){.fd = -1}; /* now the job's */
     metrics_ingested(service->core.metrics, format, job->bytes);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* tls_plain.h: plain HTTP on a port that serves TLS gets an answer of 400 that says so, in place of a closed
- * connection. Of the connection's thread.
+/* tls_plain.h: answers plain HTTP on a TLS port with a 400 that explains it, instead of closing the connection. Of the
+ * connection's thread.
  */
 #ifndef MRIRECON_DAEMON_TLS_PLAIN_H
 #define MRIRECON_DAEMON_TLS_PLAIN_H
@@ -7,7 +7,7 @@
 #include <gnutls/gnutls.h>
 #include <stdbool.h>
 
-/* A connection whose first byte decides: a TLS record begins with 22, a method of HTTP with a letter. */
+/* A connection's first byte tells the protocol: a TLS record begins with 22, an HTTP method with a letter. */
 struct tls_plain {
     int fd;
     bool decided;

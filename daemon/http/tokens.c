@@ -300,7 +300,7 @@ int token_add(const char *path, const char *client, enum role role, char token[T
     if (!*path)
         return err_set(ERR_BAD_PARAMETER, "There is no file for the token's hash. Set the option tokens.");
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
+        return err_set(ERR_INTERNAL, "The system returned no random numbers: %s.", strerror(errno));
     memcpy(token, "mrt_", 4);
     hex_print(random, sizeof random, token + 4);
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)

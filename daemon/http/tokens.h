@@ -42,7 +42,7 @@ void tokens_free(struct tokens *tokens);
 /* Read the file again; after a failure the old tokens stay. *count: number of tokens. */
 int tokens_reload(struct tokens *tokens, int *count);
 
-/* How often the tokens were read again: what was let in under an earlier number is to be asked again. */
+/* The number of reloads: whatever was authorised under an earlier number must be checked again. */
 long tokens_generation(struct tokens *tokens);
 
 /* Whether requests need a token. */

@@ -16,9 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of a client whose machine or network has gone: found after a minute and four probes. */
+/* TCP keep-alive: a client whose machine or network has failed is detected after a minute and four probes. */
 enum { PROBE_AFTER = 60, PROBE_EVERY = 15, PROBES = 4 };
-#define RETRY_MS 100 /* after an accept() that failed for want of descriptors or memory */
+#define RETRY_MS 100 /* after an accept() that failed because descriptors or memory ran out */
 
 struct running {
     struct running *next;
@@ -34,7 +34,7 @@ struct mrd_server {
     pthread_mutex_t lock; /* of the members below */
     pthread_cond_t ended;
     struct running *first;
-    int count, refusing; /* sessions; those of them that only tell a refusal */
+    int count, refusing; /* sessions; those of them that only send a refusal */
 };
 
 int mrd_check(const struct options *options)
@@ -62,7 +62,7 @@ static void running_remove(struct running *running)
     close(running->session.socket);
     free(running);
     pthread_cond_signal(&server->ended);
-    pthread_mutex_unlock(&server->lock); /* from here on the server may be gone */
+    pthread_mutex_unlock(&server->lock); /* from here on the server may have been freed */
 }
 
 static void *session_run(void *context)
@@ -73,7 +73,7 @@ static void *session_run(void *context)
     return NULL;
 }
 
-/* Whether one more session of this client may begin. Under the lock. */
+/* Whether this client may open another session. Under the lock. */
 static int room_check(const struct mrd_server *server, const char *client)
 {
     const int64_t most = server->service->core.options->mrd_sessions;
@@ -102,7 +102,7 @@ static void socket_prepare(int socket)
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-/* Start the session of a connection, or one that only tells why there is none. */
+/* Start a session for a connection, or one that only sends the refusal. */
 static void session_start(struct mrd_server *server, int socket, const struct sockaddr *address)
 {
     const struct options *options = server->service->core.options;
@@ -124,7 +124,7 @@ static void session_start(struct mrd_server *server, int socket, const struct so
         rc = room_check(server, running->session.client);
     if (rc)
         running->session.refusal = *err_last();
-    /* As many may be told; one more only finds its connection closed. */
+    /* Limit of concurrent refusals; beyond it connections are just closed. */
     bool started = !rc || server->refusing < options->mrd_sessions;
     started = started && thread_start(&thread, session_run, running, "serves an MRD session") == 0;
     if (started) {
@@ -189,7 +189,7 @@ int mrd_create(struct mrd_server **out, struct service *service)
         free(server);
         return rc;
     }
-    log_line(service->core.log, LOG_LEVEL_INFO, NULL, "MRD streams are taken at %s", server->listener.name);
+    log_line(service->core.log, LOG_LEVEL_INFO, NULL, "MRD streams are accepted at %s", server->listener.name);
     *out = server;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* mrd.h: MRD version 1 streams over TCP: the protocol of Gadgetron's clients, Siemens FIRE and OpenRecon (option
  * mrd-listen).
  *
- * A thread accepts connections, and each session has a thread of its own (mrd_session.h), at most mrd-sessions of them.
- * Connections beyond that are told so and closed.
+ * One thread accepts connections, and each session runs in a thread (mrd_session.h), at most mrd-sessions of them.
+ * Further connections get a sentence and are closed.
  */
 #ifndef MRIRECON_DAEMON_MRD_H
 #define MRIRECON_DAEMON_MRD_H
@@ -11,14 +11,13 @@
 
 struct mrd_server;
 
-/* That the options of MRD can be served, with the file of configurations. Fails with ERR_BAD_PARAMETER,
- * ERR_BAD_REQUEST, ERR_IO. */
+/* Check the options of MRD and the file of configurations. Fails with ERR_BAD_PARAMETER, ERR_BAD_REQUEST, ERR_IO. */
 int mrd_check(const struct options *options);
 
 /* Serve on options->mrd_listen; "": *out is NULL. `service` must outlive the server. Fails as mrd_check(), and with
  * ERR_IO (the address is taken), ERR_INTERNAL, ERR_NO_MEMORY. */
 int mrd_create(struct mrd_server **out, struct service *service);
-/* Ends all sessions: their clients are told, and their jobs stay. NULL is fine. */
+/* Ends all sessions: their clients get a sentence; their jobs continue. NULL is fine. */
 void mrd_free(struct mrd_server *server);
 
 #endif

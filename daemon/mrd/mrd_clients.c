@@ -10,7 +10,7 @@
 
 enum { ENTRY = 160, ADDRESS_BITS = 128, V4_BITS = 96 };
 
-/* One entry: the network, as an IPv6 address (of IPv4: ::ffff:a.b.c.d) and how many of its bits count. */
+/* One entry: a network, as an IPv6 address (IPv4: ::ffff:a.b.c.d) and the number of significant bits. */
 struct entry {
     unsigned char network[16];
     int64_t bits;
@@ -26,11 +26,10 @@ static void mapped(unsigned char out[16], const struct in_addr *v4)
 
 static int entry_refuse(const char *text)
 {
-    return err_set(
-        ERR_BAD_PARAMETER,
-        "Option mrd-clients: \"%.64s\" is none of ADDRESS, ADDRESS/BITS, and either followed by =CLIENT. For "
-        "example: 192.168.2.1=scanner1, 10.1.0.0/16.",
-        text);
+    return err_set(ERR_BAD_PARAMETER,
+                   "Option mrd-clients: \"%.64s\" must be ADDRESS or ADDRESS/BITS, optionally followed by =CLIENT. For "
+                   "example: 192.168.2.1=scanner1, 10.1.0.0/16.",
+                   text);
 }
 
 /* Read one entry of `length` bytes, without spaces around it. */
@@ -108,7 +107,7 @@ int mrd_clients_find(const char *list, const struct sockaddr *address, char clie
         mapped(number, &((const struct sockaddr_in *)(const void *)address)->sin_addr);
     else
         memcpy(number, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, sizeof number);
-    /* As HTTP names it: an IPv4 address that came by way of IPv6 is one of IPv4. */
+    /* In HTTP's form: an IPv4-mapped IPv6 address becomes an IPv4 address. */
     const bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)number);
     inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? number + 12 : number, client, JOB_CLIENT);
     while (!everyone) {

@@ -9,11 +9,11 @@
 
 #include <sys/socket.h>
 
-/* That the list can be read. Fails with ERR_BAD_PARAMETER. */
+/* Check the list. Fails with ERR_BAD_PARAMETER. */
 int mrd_clients_check(const char *list);
 
-/* The client at `address`: the one that the first entry for it names, else the address itself. An empty list has
- * everyone. Fails with ERR_FORBIDDEN: no entry has the address. */
+/* The client at `address`: as the first matching entry says, else the address itself. An empty list admits everyone.
+ * Fails with ERR_FORBIDDEN if no entry matches. */
 int mrd_clients_find(const char *list, const struct sockaddr *address, char client[JOB_CLIENT]);
 
 #endif

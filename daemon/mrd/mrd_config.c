@@ -69,11 +69,11 @@ int mrd_configs_check(const char *path)
 
 struct search {
     const char *name;
-    char *query;    /* that was found */
+    char *query;    /* of the entry found */
     char list[256]; /* of all names */
 };
 
-/* The length of a name without ".xml": that is how Gadgetron's configurations are called. */
+/* The length of a name without ".xml", with which the names of Gadgetron's configurations end. */
 static int stem(const char *name)
 {
     const size_t length = strlen(name);
@@ -92,7 +92,7 @@ static int config_compare(void *context, const char *where, const char *name, co
     return search->query ? 0 : err_no_memory("a configuration");
 }
 
-/* The kind of this name as a query; "default" is the first kind. */
+/* A query for the kind with this name; "default" is the first kind. */
 static int kind_query(char **query, const char *name)
 {
     const bool fallback = strcmp(name, "default") == 0;
@@ -135,7 +135,7 @@ struct query {
     size_t used, room;
 };
 
-/* Every byte as %XX: a value may have those that separate parameters. */
+/* Every byte as %XX, because a value may contain separators. */
 static void escaped_put(struct query *query, const char *text)
 {
     for (; *text; text++)

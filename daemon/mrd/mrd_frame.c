@@ -1,6 +1,6 @@
 #include "daemon/mrd/mrd_frame.h"
 
-/* Move input into the head until it has `wanted` bytes; false: the input is used up before. */
+/* Move input into the head until it has `wanted` bytes; false: the input ended before. */
 static bool head_fill(struct mrd_frame *frame, const uint8_t **from, const uint8_t *end, size_t wanted)
 {
     size_t count = wanted - frame->have, there = (size_t)(end - *from);
@@ -28,8 +28,8 @@ static int head_next(struct mrd_frame *frame, const uint8_t **from, const uint8_
     const int bytes = mrd_head_bytes(number);
     if (bytes < 0)
         return err_set(ERR_MALFORMED_FILE,
-                       "There is no MRD message of number %u, at byte %llu of the stream: the stream is damaged, or no "
-                       "MRD version 1 stream.",
+                       "There is no MRD message of number %u, at byte %llu of the stream: the stream is damaged, or "
+                       "not an MRD version 1 stream.",
                        number, (unsigned long long)frame->at - MRD_NUMBER_BYTES);
     if (!head_fill(frame, from, end, MRD_NUMBER_BYTES + (size_t)bytes))
         return 0;

@@ -1,8 +1,8 @@
-/* mrd_images.h: the images of one session on their way to its client, from the first that is made (daemon/queue/live.h)
- * to the job's result. One thread.
+/* mrd_images.h: sends a session's images to its client, from the first completed one (daemon/queue/live.h) to the rest
+ * of the job's result. One thread.
  *
- * What was sent is not sent again: when the job has succeeded, its result has to begin with these bytes, and the rest
- * of it follows.
+ * Nothing is sent twice: when the job has succeeded, its result must begin with the bytes already sent, and the rest
+ * follows.
  */
 #ifndef MRIRECON_DAEMON_MRD_IMAGES_H
 #define MRIRECON_DAEMON_MRD_IMAGES_H
@@ -11,25 +11,25 @@
 #include "daemon/queue/core.h"
 
 struct mrd_images {
-    const struct core *core; /* NULL: none are sent early */
+    const struct core *core; /* NULL: no image is sent before the job's end */
     char id[JOB_ID];
-    int file, event; /* event: an eventfd, readable when there is more to send; -1: none */
-    int64_t sent;    /* bytes of the file */
+    int file, event; /* event: an eventfd, readable when there are more images; -1: none */
+    int64_t sent;    /* bytes of the file that were sent */
 };
 
-/* Have images of job `id` sent as they are made. Without descriptors or disk for that, they all follow at the end. */
+/* Send images of job `id` as they are completed. If descriptors or disk space are lacking, all are sent at the end. */
 void mrd_images_begin(struct mrd_images *images, const struct core *core, const char *id);
 void mrd_images_end(struct mrd_images *images);
 
-/* Whether there is something to send; *event is read. */
+/* Whether there are images to send; reads the eventfd. */
 bool mrd_images_wait(const struct mrd_images *images);
-/* Send what the socket takes at once; false: the client has gone. */
+/* Send as much as the socket accepts without blocking; false: the client has disconnected. */
 bool mrd_images_push(struct mrd_images *images, const struct mrd_line *line);
-/* Send all that is there, to the end of an image; false: as for mrd_line. */
+/* Send all complete images; false: as for mrd_line. */
 bool mrd_images_flush(struct mrd_images *images, const struct mrd_line *line);
 
-/* Send the rest of the job's result `file`, an MRD stream of `bytes`, with its end; *sent: whether the client took it.
- * Fails with ERR_INTERNAL (the result does not begin with what was sent; nothing is sent then), ERR_IO. */
+/* Send the rest of the job's result `file`, an MRD stream of `bytes`, and its end; *sent: whether the client accepted
+ * it. Fails with ERR_INTERNAL (the result does not begin with the bytes already sent; nothing more is sent), ERR_IO. */
 int mrd_images_finish(struct mrd_images *images, const struct mrd_line *line, int file, int64_t bytes, bool *sent);
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Wait until the socket takes more. */
+/* Wait until the socket accepts more. */
 static bool line_wait(const struct mrd_line *line)
 {
     struct pollfd fds[] = {{.fd = line->socket, .events = POLLOUT}, {.fd = line->stop, .events = POLLIN}};

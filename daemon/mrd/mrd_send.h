@@ -1,4 +1,4 @@
-/* mrd_send.h: what a session sends to its client. The socket does not block; `stop` is an eventfd that becomes readable
+/* mrd_send.h: sending to a session's client. The socket is non-blocking; `stop` is an eventfd that becomes readable
  * when the service stops. */
 #ifndef MRIRECON_DAEMON_MRD_SEND_H
 #define MRIRECON_DAEMON_MRD_SEND_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What sending ends with: false, if the client has gone, takes nothing for `patience` s, or the service stops. */
+/* Functions return false if the client has disconnected, accepts nothing for `patience` s, or the service stops. */
 struct mrd_line {
     int socket, stop;
     double patience;
@@ -19,15 +19,16 @@ struct mrd_line {
 bool mrd_send_failure(const struct mrd_line *line, const struct err *failure);
 bool mrd_send_close(const struct mrd_line *line);
 
-/* Send a file's bytes from *at up to `end`, and move *at: what the socket takes at once, or, waiting, all of them. */
+/* Send a file's bytes from *at up to `end`, and advance *at: as many as the socket accepts without blocking, or, if
+ * waiting, all. */
 bool mrd_send_some(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 
-/* Where the images begin in a file that is an MRD stream: behind the scan's header, if it has one. */
+/* The offset of the first image in a file that is an MRD stream: after the scan's header, if it has one. */
 int64_t mrd_images_start(int file);
 
-/* Send no more, and read what is still to come for a moment: where a socket is closed with bytes unread, the kernel
- * throws away what the client has not read. */
+/* Shut down sending, and read the client's remaining bytes for a moment: if a socket is closed with unread bytes, the
+ * kernel resets the connection, and the client may lose the last messages. */
 void mrd_linger(const struct mrd_line *line, double seconds);
 
 #endif

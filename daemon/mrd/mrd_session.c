@@ -19,13 +19,13 @@
 
 enum { INPUT_BYTES = 256 << 10 };
 #define LINGER_SECONDS 5.0
-#define LOOK_SECONDS   5.0 /* between two looks at a job whose end nobody tells */
+#define LOOK_SECONDS   5.0 /* between two checks of a job, in case no wake-up comes */
 
-/* The queries that a job is made of, the later the stronger. */
+/* A job's queries; later ones override earlier ones. */
 enum { QUERY_SET, QUERY_TEXT, QUERY_MORE };
 _Static_assert(QUERY_MORE + 1 == MRD_QUERIES, "all of them");
 
-/* A session that receives. */
+/* A session while it receives. */
 struct arrival {
     const struct mrd_session *session;
     struct mrd_images *images;
@@ -47,20 +47,20 @@ static bool is_config(unsigned number)
 
 /* ---- messages ---- */
 
-/* Take the queries so far for the job. */
+/* Set the job from the queries so far. */
 static int job_read(struct arrival *arrival)
 {
     const struct mrd_session *session = arrival->session;
     memcpy(arrival->job.client, session->client, JOB_CLIENT);
     arrival->job.quota = session->quota;
     int rc = mrd_job_read(&arrival->job, session->service->core.options, arrival->queries);
-    /* A client of this protocol has shown no token: it is no administrator. */
+    /* A client of this protocol has no token, so it is no administrator. */
     if (!rc)
         rc = destinations_check(session->service->destinations, arrival->job.destination, session->client, false);
     return rc;
 }
 
-/* The scan begins: all checks that need no acquisition are made before the first. */
+/* The scan begins: do all checks that need no acquisition before the first one. */
 static int header_begin(struct arrival *arrival)
 {
     struct service *service = arrival->session->service;
@@ -85,7 +85,7 @@ static int message_begin(struct arrival *arrival, unsigned number)
     if (number == MRD_HEADER && !begun)
         return header_begin(arrival);
     if (is_config(number) && begun)
-        return err_set(ERR_MALFORMED_FILE, "The MRD stream has a configuration behind its header.");
+        return err_set(ERR_MALFORMED_FILE, "The MRD stream has a configuration after its header.");
     if (!is_config(number) && !begun && number != MRD_CLOSE)
         return err_set(ERR_MALFORMED_FILE,
                        "The MRD stream has a message of number %u before its header (number 3): a stream is a "
@@ -118,8 +118,7 @@ static int text_read(struct arrival *arrival, int place)
     return !rc && *name ? set_find(arrival, name) : rc;
 }
 
-/* The first acquisition is there, and with it all that the job's input is read by: a worker may read it while the rest
- * arrives. */
+/* The first acquisition has arrived, so a worker can start to read the input while the rest arrives. */
 static void arrival_announce(struct arrival *arrival)
 {
     int scan;
@@ -141,7 +140,7 @@ static int message_end(struct arrival *arrival, unsigned number)
         return set_find(arrival, arrival->text);
     if (number == MRD_CONFIG_TEXT)
         return text_read(arrival, QUERY_TEXT);
-    /* FIRE sends what was chosen at the scanner so, behind the header. */
+    /* FIRE sends the operator's choices in this way, after the header. */
     if (number != MRD_TEXT || !arrival->captures || *arrival->text != '{')
         return 0;
     int rc = text_read(arrival, QUERY_MORE);
@@ -182,15 +181,14 @@ static int input_take(struct arrival *arrival, const uint8_t *from, const uint8_
 
 static int broken(const struct arrival *arrival, const char *how)
 {
-    return err_set(
-        ERR_TRUNCATED,
-        "The MRD stream ended without CLOSE, after %llu acquisitions and %llu bytes: %s. What had arrived is no "
-        "complete scan.",
-        (unsigned long long)arrival->acquisitions, (unsigned long long)arrival->frame.at, how);
+    return err_set(ERR_TRUNCATED,
+                   "The MRD stream ended without CLOSE, after %llu acquisitions and %llu bytes: %s. The part that "
+                   "arrived is not a complete scan.",
+                   (unsigned long long)arrival->acquisitions, (unsigned long long)arrival->frame.at, how);
 }
 
-/* Wait for bytes, and send images that are ready as far as the client takes them: it may send all it has before it
- * reads any. A new client has to send its first message soon; a scanner may pause for long. */
+/* Wait for bytes, and meanwhile send completed images as far as the client reads them: it may send its whole scan
+ * before it reads any. A new client must send its first message soon; later, a scanner may pause for long. */
 static int input_wait(const struct arrival *arrival)
 {
     const struct mrd_session *session = arrival->session;
@@ -208,7 +206,7 @@ static int input_wait(const struct arrival *arrival)
         if (fds[1].revents)
             return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
         if (ready == 0)
-            return broken(arrival, "nothing came for a long time");
+            return broken(arrival, "nothing arrived for a long time");
         if ((fds[0].revents & POLLOUT) && !mrd_images_push(arrival->images, &line))
             return broken(arrival, "the client ended the connection");
         if (fds[0].revents & ~POLLOUT)
@@ -216,7 +214,7 @@ static int input_wait(const struct arrival *arrival)
     }
 }
 
-/* Receive until CLOSE. Fails with what is wrong with the stream, ERR_TRUNCATED (it broke off), ERR_DRAINING. */
+/* Receive until CLOSE. Fails with the stream's error, ERR_TRUNCATED (it broke off), ERR_DRAINING. */
 static int stream_receive(struct arrival *arrival)
 {
     uint8_t *input = malloc(INPUT_BYTES);
@@ -245,7 +243,7 @@ static void arrival_clear(struct arrival *arrival)
         free(arrival->queries[i]);
 }
 
-/* The stream broke off: what arrived is kept as a job that failed, if there is an acquisition among it. */
+/* The stream broke off: if an acquisition has arrived, keep the received part as a failed job. */
 static bool failure_keep(struct arrival *arrival, const struct err *failure)
 {
     struct service *service = arrival->session->service;
@@ -262,7 +260,7 @@ static bool failure_keep(struct arrival *arrival, const struct err *failure)
     return kept;
 }
 
-/* The commit of a job, which waits for the disk, in a thread of its own: images are sent meanwhile. */
+/* The commit of a job, which waits for the disk, in a thread of its own, so that images can be sent meanwhile. */
 struct commit {
     struct arrival *arrival;
     int done; /* eventfd */
@@ -303,7 +301,7 @@ static int arrival_commit(struct arrival *arrival)
     return commit.rc ? err_restore(&commit.failure) : 0;
 }
 
-/* Receive the stream and make it a job. *id: "": the client sent nothing but CLOSE. */
+/* Receive the stream and make it a job. *id: "": the client only sent CLOSE. */
 static int job_receive(const struct mrd_session *session, struct mrd_images *images, char id[JOB_ID])
 {
     struct arrival *arrival = calloc(1, sizeof *arrival);
@@ -333,7 +331,7 @@ static int job_receive(const struct mrd_session *session, struct mrd_images *ima
 
 /* ---- answer ---- */
 
-/* Wait for the end of the job, and send its images meanwhile; or for that of the client, or of the service: false. */
+/* Wait for the end of the job, and meanwhile send its images; false: the client disconnected, or the service stops. */
 static bool end_wait(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
                      const char *id, struct job *job)
 {
@@ -364,8 +362,8 @@ static bool end_wait(const struct mrd_session *session, struct mrd_images *image
     return ended;
 }
 
-/* Send the images of a job that succeeded. Fails with what the client is to be told; 0: they were sent, or the client
- * has gone (*sent). */
+/* Send the images of a succeeded job. Fails with the error to send to the client; 0: they were sent, or the client has
+ * disconnected (*sent). */
 static int images_send(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
                        const struct job *job, bool *sent)
 {
@@ -391,14 +389,14 @@ static int end_failure(const struct job *job)
     return err_restore(&failure);
 }
 
-/* The text comes behind a whole image. */
+/* A text may only follow a complete image. */
 static bool failure_send(struct mrd_images *images, const struct mrd_line *line, const struct err *failure)
 {
     const struct err told = *failure;
     return mrd_images_flush(images, line) && mrd_send_failure(line, &told);
 }
 
-/* Tell the client how its job ended. */
+/* Send the client the outcome of its job. */
 static enum metrics_session answer(const struct mrd_session *session, struct mrd_images *images,
                                    const struct mrd_line *line, const char *id)
 {
@@ -406,7 +404,7 @@ static enum metrics_session answer(const struct mrd_session *session, struct mrd
     bool sent = false;
     if (!end_wait(session, images, line, id, &job)) {
         err_set(ERR_DRAINING,
-                "The session ends before the job: job %s goes on, and its images will be at "
+                "The session ends before the job: job %s continues, and its images will be at "
                 "/v1/jobs/%s/results.",
                 id, id);
         failure_send(images, line, err_last());

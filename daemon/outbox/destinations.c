@@ -18,7 +18,7 @@ struct rule {
     char name[DELIVERY_NAME], kind[32], client[JOB_CLIENT], pattern[JOB_NAME]; /* of the last three "": any */
 };
 
-/* What a file says. */
+/* The contents of a file. */
 struct routing {
     struct destination *destination;
     int destinations;
@@ -41,7 +41,7 @@ const char *destination_type_name(enum destination_type type)
 
 /* ---- values ---- */
 
-/* Where the file is being read; begins its sentences. */
+/* The present line, for error messages. */
 struct place {
     const char *path;
     int line;
@@ -55,7 +55,7 @@ static int text_take(const struct place *at, const char *key, const char *value,
     return 0;
 }
 
-/* The first line of a file that only the owner may read (and a group). */
+/* The first line of a file that only its owner and a group may read. */
 static int secret_read(const struct place *at, const char *path, char secret[DESTINATION_SECRET])
 {
     struct stat about;
@@ -178,11 +178,10 @@ static int address_check(const struct place *at, const struct destination *to)
     return 0;
 }
 
-static int destination_line(const struct place *at, struct routing *routing, char *rest)
+/* A destination of the type that `type` names, with the type's defaults; DESTINATION_TYPES if there is none. */
+static struct destination destination_default(const char *type)
 {
-    const char *name = strtok_r(NULL, " \t\r\n", &rest), *type = strtok_r(NULL, " \t\r\n", &rest),
-               *address = strtok_r(NULL, " \t\r\n", &rest);
-    /* A hundred attempts are about four days. */
+    /* A hundred attempts take about four days. */
     struct destination to = {.type = DESTINATION_TYPES,
                              .on = 1u << JOB_SUCCEEDED | 1u << JOB_FAILED,
                              .attempts = 100,
@@ -197,6 +196,27 @@ static int destination_line(const struct place *at, struct routing *routing, cha
         to.timeout = 600;
         snprintf(to.calling, sizeof to.calling, "MRIRECOND");
     }
+    return to;
+}
+
+static int settings_take(const struct place *at, struct destination *to, char *rest)
+{
+    int rc = 0;
+    for (char *word; !rc && (word = strtok_r(NULL, " \t\r\n", &rest));) {
+        char *value = strchr(word, '=');
+        if (!value)
+            return err_set(ERR_BAD_REQUEST, "%s:%d: \"%.64s\" is not a SETTING=VALUE.", at->path, at->line, word);
+        *value = '\0';
+        rc = setting_take(at, to, word, value + 1);
+    }
+    return rc;
+}
+
+static int destination_line(const struct place *at, struct routing *routing, char *rest)
+{
+    const char *name = strtok_r(NULL, " \t\r\n", &rest), *type = strtok_r(NULL, " \t\r\n", &rest),
+               *address = strtok_r(NULL, " \t\r\n", &rest);
+    struct destination to = destination_default(type);
     if (!name_fits(name) || to.type == DESTINATION_TYPES || !address || strlen(address) >= sizeof to.address)
         return err_set(
             ERR_BAD_REQUEST,
@@ -207,14 +227,7 @@ static int destination_line(const struct place *at, struct routing *routing, cha
     snprintf(to.address, sizeof to.address, "%s", address);
     if (found(routing, name))
         return err_set(ERR_BAD_REQUEST, "%s:%d: there are two destinations called %s.", at->path, at->line, name);
-    int rc = 0;
-    for (char *word; !rc && (word = strtok_r(NULL, " \t\r\n", &rest));) {
-        char *value = strchr(word, '=');
-        if (!value)
-            return err_set(ERR_BAD_REQUEST, "%s:%d: \"%.64s\" is not a SETTING=VALUE.", at->path, at->line, word);
-        *value = '\0';
-        rc = setting_take(at, &to, word, value + 1);
-    }
+    int rc = settings_take(at, &to, rest);
     if (!rc)
         rc = address_check(at, &to);
     struct destination *more =

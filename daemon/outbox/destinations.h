@@ -1,4 +1,4 @@
-/* destinations.h: where ended jobs are sent, as the file of the option destinations says.
+/* destinations.h: the destinations to which ended jobs are sent, from the file of option destinations.
  *
  * Lines of the file, and comments that begin with #:
  *
@@ -8,8 +8,8 @@
  *   destination NAME ... [clients=CLIENT,...] [attempts=N] [retry=S] [retry-most=S] [timeout=S]
  *   rule NAME [kind=KIND] [client=CLIENT] [name=PATTERN]
  *
- * A job that ends is sent to a destination if a rule of it matches, or if its sender asked for it and may
- * (clients=). Addresses come from this file alone, never from a job. Files of secrets are read with it.
+ * An ended job is sent to a destination if one of its rules matches, or if the sender requested it and is permitted to
+ * (clients=). Addresses come from this file only, never from a job. Files of secrets are read together with it.
  *
  * Any thread; a reload replaces all at once.
  */
@@ -30,14 +30,14 @@ struct destination {
     char name[DELIVERY_NAME];
     enum destination_type type;
     char address[OPTION_TEXT];                                  /* a URL; HOST:PORT of type dicom */
-    char calling[DESTINATION_TITLE], called[DESTINATION_TITLE]; /* titles of application entities; of type dicom */
-    char ca[OPTION_TEXT];            /* file of certificates that are trusted; "": the system's */
-    char secret[DESTINATION_SECRET]; /* what the file secret= or login= holds */
-    char clients[OPTION_TEXT];       /* that may name it, separated by commas; "*": all; "": none */
-    unsigned on;                     /* bits of states: how a job ended that is sent there */
-    int64_t attempts;                /* after so many it is a dead letter */
-    int64_t retry, retry_most;       /* s after the first failed attempt, doubling; at most */
-    int64_t timeout;                 /* s of one attempt */
+    char calling[DESTINATION_TITLE], called[DESTINATION_TITLE]; /* AE titles, of type dicom */
+    char ca[OPTION_TEXT];                                       /* file of trusted certificates; "": the system's */
+    char secret[DESTINATION_SECRET];                            /* contents of the file of secret= or login= */
+    char clients[OPTION_TEXT]; /* clients that may request it, separated by commas; "*": all; "": none */
+    unsigned on;               /* bits of the final states in which jobs are sent */
+    int64_t attempts;          /* then the delivery is a dead letter */
+    int64_t retry, retry_most; /* s after the first failed attempt, doubling; its maximum */
+    int64_t timeout;           /* s of one attempt */
 };
 
 struct destinations;
@@ -46,17 +46,17 @@ struct destinations;
  * names the line), ERR_NO_MEMORY. */
 int destinations_create(struct destinations **out, const char *path);
 void destinations_free(struct destinations *destinations);
-/* Read the file again; after a failure all stays as it was. *count: how many destinations there are. */
+/* Read the file again; after a failure the old destinations stay. *count: number of destinations. */
 int destinations_reload(struct destinations *destinations, int *count);
 
-/* A copy of the destination of this name; false: there is none. */
+/* A copy of the destination with this name; false: unknown. */
 bool destinations_find(struct destinations *destinations, const char *name, struct destination *out);
 
-/* That a sender may have its job sent to `names`, separated by commas; `all`: it may use every destination. Fails with
- * ERR_BAD_PARAMETER (there is none of the name), ERR_FORBIDDEN. */
+/* Check that a sender may request the destinations `names`, separated by commas; `all`: it may use every one. Fails
+ * with ERR_BAD_PARAMETER (unknown name), ERR_FORBIDDEN. */
 int destinations_check(struct destinations *destinations, const char *names, const char *client, bool all);
 
-/* The names of where an ended job is sent: struct store_router. */
+/* The destinations of an ended job, for struct store_router. */
 json_t *destinations_route(void *destinations, const struct job_end *end);
 
 #endif

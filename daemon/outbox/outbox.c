@@ -16,15 +16,15 @@
 #include <unistd.h>
 
 #define LOOK_SECONDS  5.0  /* longest sleep: the wall clock may be set */
-#define FILES_SECONDS 0.1  /* between looks at files that are being made */
-#define GRACE_SECONDS 10.0 /* that a sender may take beyond its time limit */
+#define FILES_SECONDS 0.1  /* between checks of files being converted */
+#define GRACE_SECONDS 10.0 /* that a sender may exceed its time limit */
 
-/* s until the next attempt at a destination that is not configured any more: it may be again */
+/* s until the next attempt at a destination that is no longer configured: it may be restored */
 enum { UNKNOWN_PAUSE = 600 };
 
 /* ---- the end of an attempt ---- */
 
-/* ms until the next attempt after `attempts` failed ones; `asked`: s that the destination asked for, 0: none. */
+/* ms until the next attempt after `attempts` failed ones; `asked`: s of the destination's Retry-After, 0: none. */
 static int64_t pause_of(const struct destination *to, int64_t attempts, int64_t asked)
 {
     uint32_t dice = 0;
@@ -38,7 +38,7 @@ static int64_t pause_of(const struct destination *to, int64_t attempts, int64_t 
     return pause > 1000 * asked ? pause : 1000 * asked;
 }
 
-/* Note what became of an attempt, and free its place. */
+/* Record the outcome of an attempt, and free its entry. */
 static void sending_end(struct outbox *outbox, struct sending *sending, enum delivery_state state, int64_t asked,
                         const char *answer)
 {
@@ -54,14 +54,14 @@ static void sending_end(struct outbox *outbox, struct sending *sending, enum del
     int rc = store_delivery_end(outbox->core.store, delivery, state, pause, text);
     if (rc && rc != ERR_NOT_FOUND)
         log_line_about(log, LOG_LEVEL_ERROR, &about,
-                       "its delivery to %s cannot be noted, and is repeated at a start: %s", delivery->destination,
-                       err_last()->text);
+                       "its delivery to %s cannot be recorded, and will be repeated after the next start: %s",
+                       delivery->destination, err_last()->text);
     outbox_count(outbox, delivery->destination, state);
     files_close(outbox, sending);
     if (state == DELIVERY_DELIVERED)
         log_line_about(log, LOG_LEVEL_INFO, &about, "delivered to %s: %s", delivery->destination, text);
     else if (state == DELIVERY_DEAD)
-        log_line_about(log, LOG_LEVEL_WARNING, &about, "given up to deliver to %s after %lld attempts: %s",
+        log_line_about(log, LOG_LEVEL_WARNING, &about, "gave up delivering to %s after %lld attempts: %s",
                        delivery->destination, (long long)delivery->attempts, text);
     else
         log_line_about(log, LOG_LEVEL_INFO, &about, "not delivered to %s, next attempt in %.0f s: %s",
@@ -69,7 +69,7 @@ static void sending_end(struct outbox *outbox, struct sending *sending, enum del
     *sending = (struct sending){.pidfd = -1, .socket = -1};
 }
 
-/* The sender has ended, or is killed: collect it. */
+/* Reap the sender, which has ended or is killed here. */
 static void sender_collect(struct sending *sending, char how[CHILD_HOW])
 {
     child_collect(sending->pid, how, CHILD_HOW);
@@ -77,7 +77,7 @@ static void sender_collect(struct sending *sending, char how[CHILD_HOW])
     close(sending->socket);
 }
 
-/* Read the sender's answer; it is believed in nothing but its form. */
+/* Read the sender's answer; only well-formed answers are accepted. */
 static void answer_take(struct outbox *outbox, struct sending *sending)
 {
     static const struct {
@@ -90,7 +90,7 @@ static void answer_take(struct outbox *outbox, struct sending *sending)
     int rc = wire_receive(sending->socket, &message, fds, &count);
     while (count > 0)
         close(fds[--count]);
-    kill(sending->pid, SIGKILL); /* it has nothing more to do */
+    kill(sending->pid, SIGKILL); /* it has finished its work */
     sender_collect(sending, how);
     const char *type = json_string_value(json_object_get(message, "type")),
                *answer = json_string_value(json_object_get(message, "answer"));
@@ -143,10 +143,10 @@ static int sender_start(struct outbox *outbox, struct sending *sending, json_t *
     return rc;
 }
 
-/* Start the sender, once the files that it sends are there. */
+/* Start the sender as soon as the files that it sends exist. */
 static void sending_go_on(struct outbox *outbox, struct sending *sending)
 {
-    int rc = sending->to.type == DESTINATION_WEBHOOK ? 0 : files_open(outbox, sending);
+    int rc = sending->to.type == DESTINATION_WEBHOOK ? 0 : outbox_files_open(outbox, sending);
     if (rc == ERR_NOT_DONE)
         return;
     json_t *message = rc ? NULL : outbox_message(outbox, sending);
@@ -172,7 +172,7 @@ static void sending_begin(struct outbox *outbox, struct sending *sending)
 
 /* ---- the thread ---- */
 
-/* The destinations that something is being sent to; a new reference. */
+/* The destinations of deliveries in progress; a new reference. */
 static json_t *busy_list(const struct outbox *outbox)
 {
     json_t *busy = json_array();
@@ -182,7 +182,7 @@ static json_t *busy_list(const struct outbox *outbox)
     return busy;
 }
 
-/* Begin what is due while there are places; *next: when the next one is due, ms since 1970, 0: none. */
+/* Start due deliveries while entries are free; *next: time of the next one, ms since 1970, 0: none. */
 static int due_begin(struct outbox *outbox, int64_t *next)
 {
     bool found = true;
@@ -210,7 +210,7 @@ static int due_begin(struct outbox *outbox, int64_t *next)
     return rc;
 }
 
-/* ms until something is to be done. */
+/* ms until the next action. */
 static int sleep_of(const struct outbox *outbox, int rc, int64_t next)
 {
     double pause = rc ? 1 : LOOK_SECONDS;
@@ -254,7 +254,7 @@ static void *outbox_run(void *context)
         int rc = due_begin(outbox, &next);
         senders_wait(outbox, sleep_of(outbox, rc, next));
     }
-    /* The store has them as being sent: a start makes that pending. */
+    /* Their rows stay "sending"; the next start makes them pending again. */
     for (int i = 0; i < OUTBOX_SENDERS; i++)
         if (outbox->sending[i].delivery.sequence) {
             char how[CHILD_HOW];

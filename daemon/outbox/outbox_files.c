@@ -1,4 +1,4 @@
-/* The DICOM files of a job that are sent. Where a file was not made yet, the converter makes it. */
+/* The DICOM files of a job that are sent. The converter creates those that do not exist yet. */
 #include "daemon/outbox/outbox_parts.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ void files_close(struct outbox *outbox, struct sending *sending)
         close(sending->file[--sending->files]);
 }
 
-/* The results of the job that can be DICOM: a bit for each. */
+/* The job's results that can be converted to DICOM, as bits. */
 static int results_find(struct outbox *outbox, struct sending *sending)
 {
     struct job job;
@@ -33,7 +33,7 @@ static int results_find(struct outbox *outbox, struct sending *sending)
     return rc;
 }
 
-/* Open the file of result `i`; ERR_NOT_DONE: it is being made. */
+/* Open the file of result `i`; ERR_NOT_DONE: it is being converted. */
 static int file_open(struct outbox *outbox, struct sending *sending, int i)
 {
     struct conversion what = {.kind = sending->kind,
@@ -56,7 +56,7 @@ static int file_open(struct outbox *outbox, struct sending *sending, int i)
     return 0;
 }
 
-int files_open(struct outbox *outbox, struct sending *sending)
+int outbox_files_open(struct outbox *outbox, struct sending *sending)
 {
     int rc = sending->kind ? 0 : results_find(outbox, sending);
     for (int i = 0; i < KIND_MAX_RESULTS && !rc; i++)

@@ -1,29 +1,20 @@
-/* What a sender is told. */
+/* Messages to senders. */
 #include "daemon/outbox/outbox_parts.h"
 
-#include "daemon/base/clock.h"
+#include "daemon/wire.h"
 
 #include <stdlib.h>
 
-static json_t *time_pack(int64_t milliseconds)
-{
-    char text[CLOCK_TEXT];
-    if (!milliseconds)
-        return json_null();
-    clock_print(milliseconds, text);
-    return json_string(text);
-}
-
-/* The body of a webhook. It holds no names that clients gave: they may be those of patients. */
+/* The body of a webhook. It contains no job names: clients may have used patients' names. */
 static char *event_text(const struct job *job)
 {
     char type[40];
     snprintf(type, sizeof type, "job.%s", job_state_name(job->state));
     json_t *event = json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s+, s:O?}}", "type", type,
-                              "timestamp", time_pack(job->finished), "data", "id", job->id, "kind", job->kind, "state",
-                              job_state_name(job->state), "client", job->client, "created", time_pack(job->created),
-                              "started", time_pack(job->started), "finished", time_pack(job->finished), "href",
-                              "/v1/jobs/", job->id, "error", job->error);
+                              "timestamp", wire_time_pack(job->finished), "data", "id", job->id, "kind", job->kind,
+                              "state", job_state_name(job->state), "client", job->client, "created",
+                              wire_time_pack(job->created), "started", wire_time_pack(job->started), "finished",
+                              wire_time_pack(job->finished), "href", "/v1/jobs/", job->id, "error", job->error);
     char *text = json_dumps(event, JSON_COMPACT);
     json_decref(event);
     return text;

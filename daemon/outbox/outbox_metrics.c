@@ -9,7 +9,7 @@ void outbox_count(struct outbox *outbox, const char *destination, enum delivery_
     pthread_mutex_lock(&outbox->lock);
     while (i < outbox->counted && strcmp(outbox->count[i].name, destination) != 0)
         i++;
-    if (i == outbox->counted && i < OUTBOX_COUNTED) /* the last one stands for all further ones */
+    if (i == outbox->counted && i < OUTBOX_COUNTED) /* the last entry counts all further destinations */
         snprintf(outbox->count[outbox->counted++].name, DELIVERY_NAME, "%s",
                  i < OUTBOX_COUNTED - 1 ? destination : "other");
     struct outbox_count *count = &outbox->count[i < OUTBOX_COUNTED ? i : OUTBOX_COUNTED - 1];
@@ -27,7 +27,7 @@ static void gauge_print(FILE *out, const char *name, const char *help, double va
             value);
 }
 
-/* A counter with a line for each destination; `offset`: of the number in struct outbox_count. */
+/* A counter with a line for each destination; `offset`: that of the member in struct outbox_count. */
 static void counter_print(FILE *out, const struct outbox *outbox, const char *name, const char *help, size_t offset)
 {
     fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s counter\n", name, help, name);

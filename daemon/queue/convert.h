@@ -1,5 +1,5 @@
-/* convert.h: results of finished jobs in further formats, made from the native file on request by mrirecon-codec and
- * kept.
+/* convert.h: results of finished jobs in further formats, converted from the native file on request by mrirecon-codec,
+ * and kept.
  *
  * Any thread may ask. Conversions run in threads of a pool, at most one per client, clients in turn (pool.h). Requests
  * for the same file share one conversion. A conversion that no request waits for any longer is not started, or is
@@ -23,22 +23,22 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
 /* Stops running conversions. */
 void converter_free(struct converter *converter);
 
-/* What is made: a file of a job's result in a format that is not the native one, or a view of the result. */
+/* The subject of a conversion: a job's result in a format that is not the native one, or a view of the result. */
 struct conversion {
     char id[JOB_ID];
     const struct kind *kind;
     struct result_file file;
-    char view[VIEW_TEXT]; /* view_print(); "": no view, but the file */
+    char view[VIEW_TEXT]; /* of view_print(); "": the whole result, not a view */
 };
-/* The name of its file among the results of its job. */
+/* The name of the converted file among the job's results. */
 void conversion_name(const struct conversion *conversion, char name[SPOOL_NAME]);
-/* What is woken at its end. */
+/* The key that is woken at its end. */
 void conversion_key(const struct conversion *conversion, char key[WAITER_KEY]);
 
-/* Request a conversion in the turn of `client`. 0: it is being made, and its key is woken at its end; then either the
- * file exists, or asking again fails with the reason (for a few seconds; after that a request starts a new attempt).
- * *ticket (0 at first) identifies the request in further calls. Of the views of a job, the CONVERT_VIEWS made last are
- * kept. Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY, ERR_NOT_ACCEPTABLE. */
+/* Request a conversion in the turn of `client`. 0: it is in progress, and its key is woken at its end; then either the
+ * file exists, or another call fails with the reason (for a few seconds; after that a call starts a new attempt).
+ * *ticket (0 at first) identifies the request in further calls. Of the views of a job, the last CONVERT_VIEWS are kept.
+ * Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY, ERR_NOT_ACCEPTABLE. */
 enum { CONVERT_VIEWS = 64 };
 int converter_ask(struct converter *converter, const struct conversion *conversion, const char *client,
                   uint64_t *ticket);

@@ -1,4 +1,4 @@
-/* core.h: what all modules that work on the queue share. */
+/* core.h: shared by all modules that work on the queue. */
 #ifndef MRIRECON_DAEMON_CORE_H
 #define MRIRECON_DAEMON_CORE_H
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-struct change {
+struct feed_change {
     char id[JOB_ID], client[JOB_CLIENT];
     bool removed, stale; /* stale: a newer change of the same job follows */
     char *text;
@@ -21,7 +21,7 @@ struct reader {
     int count;
 };
 
-/* Readers are woken by a thread: a thousand of them take some ten milliseconds, for which the store's writer must not
+/* A thread wakes the readers: waking a thousand takes some ten milliseconds, for which the store's writer must not
  * wait. */
 #define WAKE_SECONDS 0.05 /* minimum interval */
 
@@ -31,9 +31,9 @@ struct feed {
     int client_most, most;
     pthread_t thread;
     pthread_cond_t news;
-    pthread_mutex_t lock;               /* of the rest */
-    struct change change[FEED_ENTRIES]; /* change n is at n % FEED_ENTRIES */
-    bool changed, closing;              /* for the thread */
+    pthread_mutex_t lock;                    /* of the rest */
+    struct feed_change change[FEED_ENTRIES]; /* change n is at n % FEED_ENTRIES */
+    bool changed, closing;                   /* for the thread */
     int64_t newest;
     struct reader *first;
     int readers;
@@ -64,7 +64,7 @@ int feed_create(struct feed **out, struct waiters *waiters, int client_readers, 
 {
     unsigned long long random;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return err_set(ERR_INTERNAL, "The system gave no random numbers for the name of the events.");
+        return err_set(ERR_INTERNAL, "The system returned no random numbers for the name of the events.");
     struct feed *feed = calloc(1, sizeof *feed);
     if (!feed)
         return err_no_memory("the list of changes");
@@ -113,9 +113,9 @@ void feed_add(void *context, const char *id, const char *client, int from, int t
     for (int i = 0; i < FEED_ENTRIES; i++)
         if (!feed->change[i].stale && strcmp(feed->change[i].id, id) == 0)
             feed->change[i].stale = true;
-    struct change *change = &feed->change[++feed->newest % FEED_ENTRIES];
+    struct feed_change *change = &feed->change[++feed->newest % FEED_ENTRIES];
     free(change->text);
-    *change = (struct change){.removed = to < 0};
+    *change = (struct feed_change){.removed = to < 0};
     snprintf(change->id, sizeof change->id, "%s", id);
     snprintf(change->client, sizeof change->client, "%s", client);
     feed->changed = true;
@@ -145,7 +145,7 @@ enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, 
     if (after < 0 || after > feed->newest || feed->newest - after > FEED_ENTRIES)
         found = FEED_LOST;
     for (int64_t number = after + 1; found == FEED_END && number <= feed->newest; number++) {
-        const struct change *change = &feed->change[number % FEED_ENTRIES];
+        const struct feed_change *change = &feed->change[number % FEED_ENTRIES];
         if (change->stale || (client && strcmp(change->client, client) != 0))
             continue;
         entry->number = number;
@@ -161,7 +161,7 @@ enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, 
 void feed_keep(struct feed *feed, int64_t number, const char *text)
 {
     pthread_mutex_lock(&feed->lock);
-    struct change *change = &feed->change[number % FEED_ENTRIES];
+    struct feed_change *change = &feed->change[number % FEED_ENTRIES];
     if (feed->newest - number < FEED_ENTRIES && !change->text)
         change->text = strdup(text); /* without memory, the next reader makes it again */
     pthread_mutex_unlock(&feed->lock);

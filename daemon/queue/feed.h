@@ -1,8 +1,8 @@
 /* feed.h: which jobs were added, changed their state or were removed, for streams of events of all jobs.
  *
- * The last FEED_ENTRIES changes are kept in a ring, numbered from 1 in the order of their commits. A reader keeps only
- * the number of the change that it was told last, so that a slow one costs nothing: what it has not read when the ring
- * comes round is lost to it, and it is told so. Any thread; the store's writer adds.
+ * The last FEED_ENTRIES changes are kept in a ring, numbered from 1 in the order of their commits. A reader stores only
+ * the number of the last change it has read, so a slow one costs nothing: if the ring overwrites changes that it has
+ * not read, it gets FEED_LOST. Any thread; the store's writer adds.
  */
 #ifndef MRIRECON_DAEMON_FEED_H
 #define MRIRECON_DAEMON_FEED_H
@@ -11,7 +11,7 @@
 #include "daemon/store/store.h"
 
 enum { FEED_ENTRIES = 2048, FEED_NAME = 16 + 1 };
-#define FEED_KEY "jobs" /* that waiters of the next change wait for */
+#define FEED_KEY "jobs" /* the waiters' key of the next change */
 
 struct feed;
 
@@ -20,10 +20,10 @@ struct feed;
 int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers);
 void feed_free(struct feed *feed);
 
-/* As struct store_listener has it; the context is the feed. */
+/* For struct store_listener; the context is the feed. */
 void feed_add(void *feed, const char *id, const char *client, int from, int to);
 
-/* A random name of this feed: numbers of another (of the service before its restart) mean nothing in it. */
+/* A random name of this feed: numbers of another feed (the service's before a restart) are not valid in it. */
 const char *feed_name(const struct feed *feed);
 /* The number of the newest change; 0: none yet. */
 int64_t feed_newest(struct feed *feed);
@@ -32,19 +32,20 @@ struct feed_entry {
     int64_t number;
     char id[JOB_ID];
     bool removed;
-    char *text; /* as feed_keep() was given it, a copy (malloc); NULL: not yet */
+    char *text; /* copy (malloc) of the text of feed_keep(); NULL: none yet */
 };
 
 enum feed_found { FEED_NEXT, FEED_END, FEED_LOST };
 /* The next change after number `after` of a job of `client` (NULL: of anyone) that is its job's newest. FEED_END: there
- * is none; entry->number is the newest one. FEED_LOST: it is no longer in the ring, or `after` is no number of it. */
+ * is none; entry->number is the newest one. FEED_LOST: it is no longer in the ring, or `after` is not a number of this
+ * feed. */
 enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, struct feed_entry *entry);
-/* Keep a text for other readers of this change, as long as it is in the ring. */
+/* Cache a text for other readers of this change, as long as it is in the ring. */
 void feed_keep(struct feed *feed, int64_t number, const char *text);
 
-/* One more reader of this client. Fails with ERR_QUOTA, ERR_CONNECTIONS (too many), ERR_NO_MEMORY. */
+/* Add a reader of this client. Fails with ERR_QUOTA, ERR_CONNECTIONS (too many), ERR_NO_MEMORY. */
 int feed_join(struct feed *feed, const char *client);
 void feed_leave(struct feed *feed, const char *client);
-int feed_readers(struct feed *feed); /* how many there are */
+int feed_readers(struct feed *feed); /* number of readers */
 
 #endif

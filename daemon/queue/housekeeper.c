@@ -95,7 +95,7 @@ static int scans_yield(const struct core *core, int *dropped)
             spool_remove(core->spool, id[0]);
             rc = store_scan_drop(core->store, id[0]);
             *dropped += !rc;
-            rc = rc == ERR_NOT_FOUND ? 0 : rc; /* somebody removed the job */
+            rc = rc == ERR_NOT_FOUND ? 0 : rc; /* the job was removed meanwhile */
         }
     }
     return rc;

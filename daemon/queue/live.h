@@ -1,9 +1,9 @@
-/* live.h: images that are sent while a job makes them: for each MRD session, a file that a worker appends them to.
+/* live.h: images that are sent while a job makes them: for each MRD session, a file to which a worker appends them.
  *
- * A session opens an entry for its job's id with its own file, and an eventfd that tells it of more. The scheduler
- * hands the file to the worker that has the job, and notes how much of it the worker says is complete. Bytes that were
- * announced are never written again: an attempt after the first goes on behind them. Nothing here is on the disk for
- * good: the job's results are, and the session compares what it sent with them.
+ * A session opens an entry for its job's id with its own file, and an eventfd that signals new images. The scheduler
+ * passes the file to the worker that has the job, and records how many bytes the worker has reported as complete.
+ * Reported bytes are never overwritten: a second attempt appends after them. These files are not durable; the job's
+ * results are, and the session compares the images that it sent with them.
  *
  * Any thread.
  */
@@ -21,10 +21,10 @@ void live_free(struct live *live);  /* no entry is open any more; NULL is fine *
 int live_open(struct live *live, const char *id, int file, int event);
 void live_close(struct live *live, const char *id); /* none: nothing happens */
 
-/* A descriptor of the entry's file, the caller's, and how much of it is announced. -1: there is no such entry. */
+/* A descriptor of the entry's file, the caller's, and its reported bytes. -1: there is no such entry. */
 int live_file(struct live *live, const char *id, int64_t *shown);
 
-/* The first `bytes` of the file are complete, as the worker says; no more than the file has are believed. */
+/* The worker reports that the first `bytes` of the file are complete; a number beyond its size is ignored. */
 void live_show(struct live *live, const char *id, int64_t bytes);
 int64_t live_shown(struct live *live, const char *id); /* 0: nothing, or there is no such entry */
 

@@ -20,7 +20,7 @@ struct histogram {
     double sum;
 };
 
-/* Counters and histograms by a name, which is a label's value; what does not fit is counted as "other". */
+/* Counters and histograms by the value of a label; further values are counted as "other". */
 struct named {
     char name[NAMES][NAME];
     int count;

@@ -34,8 +34,9 @@ void metrics_gpu_failed(struct metrics *metrics, const char *device, int code);
 void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
 /* Ended jobs were removed by age (old) and by size (large), and scans of further jobs. */
 void metrics_removed(struct metrics *metrics, int old, int large, int scans);
-/* An MRD session: ANSWERED: the images were sent; FAILED: why the job has none; LEFT: the client or the service went
- * before the job's end; REFUSED: the stream; BROKEN: it ended without CLOSE; EMPTY: it was CLOSE alone. */
+/* How an MRD session ended. ANSWERED: the images were sent; FAILED: the job's error was sent; LEFT: the client
+ * disconnected, or the service stopped, before the job's end; REFUSED: the stream was refused; BROKEN: it ended without
+ * CLOSE; EMPTY: it was only CLOSE. */
 enum metrics_session {
     METRICS_SESSION_ANSWERED,
     METRICS_SESSION_FAILED,
@@ -64,8 +65,8 @@ struct metrics_now {
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free, disk_bytes, disk_free;
     int sessions;              /* logins of browsers */
-    int streams;               /* of the events of all jobs, that are open */
-    int found;                 /* scans and results in found-TIME folders, which belong to no job */
+    int streams;               /* open streams of the events of all jobs */
+    int found;                 /* scans and results without a job, in found-TIME folders */
     int64_t ended[JOB_STATES]; /* jobs that have ended and are kept */
     struct kept kept;
     int64_t keep_bytes, keep_seconds; /* 0: any */

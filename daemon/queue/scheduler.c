@@ -36,6 +36,24 @@ static void start(struct scheduler *scheduler, struct worker_slot *slot)
 
 static void assign(struct scheduler *scheduler);
 
+/* Receive a message and act on it. false: the worker has ended (*reason NULL), or must be ended for *reason. */
+static bool message_take(struct scheduler *scheduler, struct worker_slot *slot, const char **reason)
+{
+    int files[WIRE_FDS], count = 0;
+    json_t *message = NULL;
+    *reason = NULL;
+    const int rc = wire_receive(slot->worker.socket, &message, files, &count);
+    bool stays = !rc;
+    if (rc)
+        *reason = rc == ERR_WORKER_DIED ? NULL : "sent an invalid message";
+    else
+        stays = slot_message(scheduler, slot, message, reason);
+    for (int i = 0; i < count; i++)
+        close(files[i]);
+    json_decref(message);
+    return stays;
+}
+
 /* Handle all pending messages, then check whether the process still runs. */
 static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 {
@@ -48,19 +66,8 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
             slot_end(scheduler, slot, NULL);
             return;
         }
-        int files[WIRE_FDS], count = 0;
-        json_t *message = NULL;
-        const char *reason = NULL;
-        int rc = wire_receive(slot->worker.socket, &message, files, &count);
-        bool stays = !rc;
-        if (rc)
-            reason = rc == ERR_WORKER_DIED ? NULL : "sent an invalid message";
-        else
-            stays = slot_message(scheduler, slot, message, &reason);
-        for (int i = 0; i < count; i++)
-            close(files[i]);
-        json_decref(message);
-        if (!stays)
+        const char *reason;
+        if (!message_take(scheduler, slot, &reason))
             slot_end(scheduler, slot, reason);
         /* Hand out the next job and its prefetch first: the worker computes while the disk stores the end of this
          * job. */
@@ -74,39 +81,9 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 
 /* ---- handing over ---- */
 
-static void file_add(json_t *files, const struct kind *kind, struct result_file file)
-{
-    char name[KIND_FILE_NAME];
-    kind_file_name(kind, file, name);
-    json_array_append_new(files, json_string(name));
-}
-
-/* The files that a job writes, as wire.h has them: the native one of each result, the default result's first: what is
- * served in other formats later is made from these; and those that the sender waits for. New reference. */
-static json_t *files_of(const struct job *job)
-{
-    const struct kind *kind = kind_find(job->kind);
-    const char *asked = job_results_asked(job);
-    json_t *files = json_array(), *format;
-    size_t i;
-    if (!kind)
-        return files;
-    const int first = kind_result_default(kind, asked);
-    for (int r = first; kind->results[r].name; r++) /* none that is wanted is before the default one */
-        if (kind_results_wanted(kind, asked) >> r & 1)
-            file_add(files, kind, (struct result_file){r, 0});
-    json_array_foreach (job->formats, i, format) {
-        const char *name = json_string_value(format);
-        const int found = name ? form_format_find(kind->results[first].form, name) : -1;
-        if (found > 0)
-            file_add(files, kind, (struct result_file){first, found});
-    }
-    return files;
-}
-
-/* Open the scan of the slot's job, and create its results: files[0], and one for each name; its checkpoint, if it keeps
- * one; and its live file, if a session waits for its images: *shown bytes of it were told of, -1: there is none. *count
- * of them are open, also after a failure. */
+/* Open the files of the slot's job: the scan, files[0]; a new file for each result name; its checkpoint, if the kind
+ * keeps one; and its live file, if a session waits for its images. *shown: bytes of the live file that were reported
+ * before; -1: there is none. *count files are open, also after a failure. */
 static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
                       int files[WIRE_FDS], int *count, int64_t *shown)
 {
@@ -148,6 +125,22 @@ static void job_begin(struct scheduler *scheduler, struct worker_slot *slot)
                    "begins on %s, attempt %lld", slot->worker.device, (long long)job->attempts);
 }
 
+/* The worker has ended, or its socket is full, so it never received the job. If it said before that it lost its device,
+ * that counts as the job's failure; otherwise the job is not at fault. */
+static void job_undelivered(struct scheduler *scheduler, struct worker_slot *slot)
+{
+    struct pollfd pending = {.fd = slot->worker.socket, .events = POLLIN};
+    const char *reason;
+    while (slot->running.outcome == OUTCOME_NONE && poll(&pending, 1, 0) > 0)
+        if (!message_take(scheduler, slot, &reason))
+            break;
+    if (slot->running.outcome == OUTCOME_NONE) {
+        slot->running.outcome = OUTCOME_REQUEUE;
+        reason = "accepts no messages";
+    }
+    slot_end(scheduler, slot, reason);
+}
+
 /* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
@@ -156,7 +149,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     const struct job *job = &slot->running.job;
     const struct kind *kind = kind_find(job->kind);
     const bool checkpoint = kind && kind->checkpoints;
-    json_t *names = files_of(job);
+    json_t *names = results_names(job);
     prefetch_claimed(scheduler, slot);
     job_begin(scheduler, slot);
     int rc = files_open(scheduler, job, names, checkpoint, files, &count, &shown);
@@ -172,9 +165,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
                                      results_room(scheduler, &slot->running.most), "checkpoint", checkpoint, "live",
                                      (json_int_t)shown),
                            files, count)) {
-        /* The worker never received the job, which is not at fault. */
-        slot->running.outcome = OUTCOME_REQUEUE;
-        slot_end(scheduler, slot, "accepts no messages");
+        job_undelivered(scheduler, slot);
     }
     for (int i = 0; i < count; i++)
         close(files[i]);
@@ -350,7 +341,7 @@ static void sleep_until_woken(struct scheduler *scheduler)
     double now = clock_seconds(), due = next_due(scheduler, now, waiters_expire(scheduler->core.waiters, now));
     int count = 1;
     for (int i = 0; i < scheduler->count; i++) {
-        /* poll() passes over descriptors below 0. */
+        /* poll() ignores descriptors below 0. */
         fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.socket, .events = POLLIN};
         fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.pidfd, .events = POLLIN};
     }

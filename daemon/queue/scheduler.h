@@ -12,7 +12,8 @@
  *   2. Each busy worker without a prefetched scan gets the job that would be claimed next (store_peek).
  *   3. In both cases the scheduler sends "prepare" (wire.h), and a thread of the worker reads the scan
  *      (daemon/worker/worker_fetch.h). A worker holds one prefetched scan: a later "prepare" replaces it, and "forget"
- *      drops it when the job was canceled, deleted or claimed for another worker.
+ *      drops it when the job was canceled, deleted or claimed for another worker. As long as the worker has no job, it
+ *      computes this one, and keeps the results to itself until it is sent (daemon/worker/worker_ahead.h).
  *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
  *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
  *      scan gets the job.
@@ -49,7 +50,7 @@ int scheduler_create(struct scheduler **out, const struct core *core);
 
 /* PREFETCH, step 1: a worker may read `scan` (open for reading only; taken) before the job's row is committed. One
  * announcement is kept until the thread's next turn; a second replaces it. `arriving`: the scan is still being written,
- * and tells its own end; it is announced again when it is complete, or retracted. */
+ * and contains its own end; it is announced again when it is complete, or retracted. */
 void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving);
 /* The row of the announced job will not be committed. */
 void scheduler_retract(struct scheduler *scheduler, const char *id);

@@ -31,7 +31,7 @@ struct assignment {
     double cancel_at;           /* when "cancel" was sent; 0: not sent */
     bool timed_out;             /* ... because of the time limit */
     bool scan_lost;             /* the scan is no longer on the disk */
-    double kept;                /* since when the worker has kept a complete result open for writing; 0: it has not */
+    double kept;                /* since when the worker keeps a complete result open for writing; 0: it does not */
     enum outcome outcome;
     double finish_at;
     struct err failure;
@@ -44,7 +44,7 @@ struct worker_slot {
     struct worker worker;
     struct assignment running; /* the job that it computes */
     struct assignment ending;  /* the job that it completed, until its end is stored: the next one runs meanwhile */
-    char why[2 * WORKER_TEXT]; /* why it failed to start, or backs off */
+    char why[WORKER_NOTE];     /* why it failed to start, or backs off */
     /* FAULTS in scheduler.h */
     json_t *died_of; /* ids of the jobs it died of since it last completed one (true for each); NULL: none */
     double backoff;  /* s of back-off; 0: the device is not held at fault */
@@ -69,7 +69,7 @@ struct scheduler {
     /* of the thread */
     struct worker_slot slot[WORKERS_MAX];
     int count;             /* changed under the lock: read by other threads */
-    double take_at;        /* the store failed: the next claim is not before */
+    double take_at;        /* earliest time of the next claim, after a failure of the store */
     bool prefetch_pending; /* there may be a job to prefetch */
     bool landlock_missed;  /* the log says so */
     json_t *put_back;      /* id: {until, pause}; SHORTAGES in scheduler.h */
@@ -108,6 +108,10 @@ void device_clear(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* If the job `running` has ended and `ending` is empty, move it there. Returns whether it did. */
 bool slot_move_on(struct scheduler *scheduler, struct worker_slot *slot);
+
+/* The files that a job writes (wire.h): the native one of each result, the default result's first, from which other
+ * formats can be converted later; and those of other formats that the sender waits for. New reference. */
+json_t *results_names(const struct job *job);
 
 /* The space for the results of a job that starts now, as a member of the message "job". *most: its limit in bytes; 0:
  * none. New reference. */

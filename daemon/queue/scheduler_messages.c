@@ -1,4 +1,4 @@
-/* What workers say: started, progress, done, failed (daemon/wire.h). */
+/* Messages from workers: hello, progress, done, failed, ... (daemon/wire.h). */
 #include "daemon/queue/scheduler_inside.h"
 
 #include "daemon/base/clock.h"
@@ -49,7 +49,7 @@ static bool on_hello(struct scheduler *scheduler, struct worker_slot *slot, cons
     return true;
 }
 
-/* The running job failed. false: its worker lost the device. */
+/* The running job failed, or (id "") none had begun. false: its worker lost the device. */
 static bool on_failed(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
 {
     const bool fatal = json_is_true(json_object_get(message, "fatal"));
@@ -74,6 +74,20 @@ static bool on_done(struct scheduler *scheduler, struct worker_slot *slot, const
     return true;
 }
 
+/* The device was lost before a job began, or while a prepared one was computed. A job sent meanwhile failed by it. */
+static const char *on_lost(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
+{
+    const bool started = slot->worker.state != WORKER_STARTING;
+    struct err failure;
+    wire_error_unpack(json_object_get(message, "error"), &failure);
+    snprintf(slot->why, sizeof slot->why, "%s: %.*s", started ? "lost its device" : "failed to start",
+             (int)sizeof slot->why - 20, failure.text);
+    slot->running.finish_at = 0;
+    if (slot->worker.state == WORKER_BUSY && slot->running.outcome == OUTCOME_NONE)
+        on_failed(scheduler, slot, message);
+    return slot->why;
+}
+
 bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char **reason)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
@@ -88,16 +102,13 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         *reason = "has another version";
         return on_hello(scheduler, slot, message);
     }
-    if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
-        struct err failure;
-        wire_error_unpack(json_object_get(message, "error"), &failure);
-        snprintf(slot->why, sizeof slot->why, "failed to start: %.*s", (int)sizeof slot->why - 20, failure.text);
-        *reason = slot->why;
+    if (strcmp(type, "failed") == 0 && (slot->worker.state == WORKER_STARTING || (id && !*id))) {
+        *reason = on_lost(scheduler, slot, message);
         return false;
     }
     *reason = "sent an unexpected message";
     if (strcmp(type, "shown") == 0 && id) {
-        /* The worker may have sent it before it learnt that the job is another's, or has gone. */
+        /* The worker may have sent this before it learnt that another worker has the job, or that it was removed. */
         if (strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0)
             live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes")));
         return true;

@@ -21,8 +21,10 @@ static void prefetch_send(const struct scheduler *scheduler, struct worker_slot 
     int64_t shown = 0;
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
-    const int live = arriving ? live_file(scheduler->core.live, job->id, &shown) : -1;
-    worker_prepare(&slot->worker, job, scan, arriving, live, shown);
+    const int live = live_file(scheduler->core.live, job->id, &shown);
+    json_t *files = results_names(job);
+    worker_prepare(&slot->worker, job, files, scan, arriving, live, shown);
+    json_decref(files);
     if (live >= 0)
         close(live);
     slot->worker.prefetched_early = of_row;
@@ -129,7 +131,9 @@ void prefetch_next(struct scheduler *scheduler)
 void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving)
 {
     struct announcement fresh = {
-        .job = {.parameters = json_deep_copy(job->parameters)}, .scan = scan, .arriving = arriving};
+        .job = {.parameters = json_deep_copy(job->parameters), .formats = json_deep_copy(job->formats)},
+        .scan = scan,
+        .arriving = arriving};
     memcpy(fresh.job.id, job->id, sizeof fresh.job.id);
     memcpy(fresh.job.kind, job->kind, sizeof fresh.job.kind);
     pthread_mutex_lock(&scheduler->lock);

@@ -31,6 +31,34 @@ static void drop_scan(struct scheduler *scheduler, const char *id, int code)
         spool_remove(scheduler->core.spool, id);
 }
 
+static void file_add(json_t *files, const struct kind *kind, struct result_file file)
+{
+    char name[KIND_FILE_NAME];
+    kind_file_name(kind, file, name);
+    json_array_append_new(files, json_string(name));
+}
+
+json_t *results_names(const struct job *job)
+{
+    const struct kind *kind = kind_find(job->kind);
+    const char *asked = job_results_asked(job);
+    json_t *files = json_array(), *format;
+    size_t i;
+    if (!kind)
+        return files;
+    const int first = kind_result_default(kind, asked);
+    for (int r = first; kind->results[r].name; r++) /* none that is wanted is before the default one */
+        if (kind_results_wanted(kind, asked) >> r & 1)
+            file_add(files, kind, (struct result_file){r, 0});
+    json_array_foreach (job->formats, i, format) {
+        const char *name = json_string_value(format);
+        const int found = name ? form_format_find(kind->results[first].form, name) : -1;
+        if (found > 0)
+            file_add(files, kind, (struct result_file){first, found});
+    }
+    return files;
+}
+
 /* The least of the limits that apply. */
 static void least_take(int64_t value, const char *name, int64_t *least, const char **of)
 {
@@ -55,7 +83,7 @@ json_t *results_room(const struct scheduler *scheduler, int64_t *most)
     return json_pack("{s:I, s:s, s:I}", "most", (json_int_t)*most, "most_of", of, "free", (json_int_t)now);
 }
 
-/* The worker is not trusted to have kept to the room. */
+/* The worker is not trusted to have respected the limit. */
 static int results_check(const struct assignment *assignment)
 {
     int64_t sum = 0;

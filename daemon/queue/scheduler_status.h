@@ -14,7 +14,7 @@ struct job_progress {
     double fraction;
     int step; /* index into the kind's steps; -1: none reported yet */
     int64_t iteration, iterations;
-    int64_t told; /* number of changes; grows until the job ends */
+    int64_t told; /* number of changes so far, until the job ends */
 };
 
 /* The bound of `told`, not reached by a job that runs for years. */
@@ -23,7 +23,7 @@ struct job_progress {
 /* The state of a worker. */
 struct worker_status {
     enum worker_state state;
-    char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
+    char wanted[WORKER_TEXT], device[WORKER_TEXT], note[WORKER_NOTE];
     char job[JOB_ID];                       /* "": none */
     char client[JOB_CLIENT], kind[32];      /* of `job` */
     char ending[JOB_ID];                    /* computed, results not yet on the disk; "": none */

@@ -22,8 +22,8 @@ struct MHD_Connection;
 /* Part of the waiting request; on the list from waiters_wait() until it is woken. */
 struct waiter {
     struct waiter *next;
-    struct MHD_Connection *connection; /* that is suspended; NULL: a thread waits for `event` */
-    int event;                         /* eventfd, which then becomes readable */
+    struct MHD_Connection *connection; /* suspended; NULL: a thread waits for `event` */
+    int event;                         /* eventfd, readable when woken */
     char key[WAITER_KEY];
     int socket;  /* watched for the client's disconnect; -1: it cannot be watched */
     bool cancel; /* the caller's: cancel the job when the client has gone */
@@ -39,10 +39,10 @@ void waiters_free(struct waiters *waiters);
 /* Suspend `connection`, from its own handler, and watch its socket. false: the service is stopping. */
 bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Connection *connection, const char *key,
                   double deadline);
-/* The same for a thread, which waits for `event` (an eventfd, its own to read and to close) in whatever poll() it
- * likes, and then calls waiters_leave(). false: the service is stopping. */
+/* The same for a thread, which polls `event` (an eventfd, which it reads and closes itself), and afterwards calls
+ * waiters_leave(). false: the service is stopping. */
 bool waiters_enter(struct waiters *waiters, struct waiter *waiter, int event, const char *key, double deadline);
-/* The thread waits no longer, woken or not. */
+/* End a thread's wait, whether it was woken or not. */
 void waiters_leave(struct waiters *waiters, struct waiter *waiter);
 void waiters_wake(struct waiters *waiters, const char *key);
 /* Wake those whose deadline has passed. Returns the next deadline (clock_seconds()), or 0: none. */

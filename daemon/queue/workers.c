@@ -16,7 +16,7 @@
 
 #define PAUSE_FIRST  0.1  /* s until a worker that died is restarted */
 #define PAUSE_LAST   30.0 /* s, after many early ends */
-#define STEADY       60.0 /* s of life after which an end is no early end */
+#define STEADY       60.0 /* s of life after which an end does not count as early */
 #define PING_SECONDS 5.0
 #define END_SECONDS  1.0 /* s to wait for a killed process */
 #define SEND_SECONDS 2   /* s to wait for a worker to accept a message */
@@ -33,19 +33,37 @@ void worker_init(struct worker *worker, int index, const char *wanted)
     snprintf(worker->wanted, sizeof worker->wanted, "%s", wanted);
 }
 
+/* "gpu:0", "gpu:0+1" */
+static bool names_gpus(const char *text)
+{
+    int gpus = 0;
+    if (strncmp(text, "gpu:", 4) != 0)
+        return false;
+    for (text += 4; gpus < DEV_PARTS_MOST; text++) {
+        const size_t digits = strspn(text, "0123456789");
+        if (digits < 1 || digits > 3)
+            return false;
+        gpus++;
+        text += digits;
+        if (*text != '+')
+            return *text == '\0';
+    }
+    return false;
+}
+
 int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *devices)
 {
     int found = 0;
     for (const char *text = devices; *text;) {
         size_t length = strcspn(text, ",");
-        unsigned gpu;
-        char wanted[WORKER_TEXT], end;
+        char wanted[WORKER_TEXT];
         if (found == WORKERS_MAX)
             return err_set(ERR_BAD_PARAMETER, "Option devices names more than %d workers.", WORKERS_MAX);
         snprintf(wanted, sizeof wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
-        if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && sscanf(wanted, "gpu:%3u%c", &gpu, &end) != 1)
+        if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && !names_gpus(wanted))
             return err_set(ERR_BAD_PARAMETER,
-                           "Option devices is \"%.64s\"; it must be auto, or a list such as cpu or gpu:0,gpu:1.",
+                           "Option devices is \"%.64s\"; it must be auto, or a list such as cpu, gpu:0,gpu:1, or "
+                           "gpu:0+1 for GPUs that share jobs.",
                            devices);
         worker_init(&workers[found], found, wanted);
         found++;
@@ -98,14 +116,15 @@ int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_c
     return rc;
 }
 
-void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving, int live, int64_t shown)
+void worker_prepare(struct worker *worker, const struct job *job, json_t *files, int scan, bool arriving, int live,
+                    int64_t shown)
 {
-    const int files[] = {scan, live};
+    const int descriptors[] = {scan, live};
     if (worker_send(worker,
-                    json_pack("{s:s, s:s, s:s, s:O, s:b, s:I}", "type", "prepare", "id", job->id, "kind", job->kind,
-                              "parameters", job->parameters, "arriving", arriving, "live",
+                    json_pack("{s:s, s:s, s:s, s:O, s:O, s:b, s:I}", "type", "prepare", "id", job->id, "kind",
+                              job->kind, "parameters", job->parameters, "files", files, "arriving", arriving, "live",
                               (json_int_t)(live >= 0 ? shown : -1)),
-                    files, 1 + (live >= 0)) == 0)
+                    descriptors, 1 + (live >= 0)) == 0)
         memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
 }
 

@@ -7,11 +7,11 @@
 #include "daemon/base/options.h"
 #include "daemon/store/store.h"
 
-enum { WORKERS_MAX = 32, WORKER_TEXT = 96 };
+enum { WORKERS_MAX = 32, WORKER_TEXT = 96, WORKER_NOTE = 600 };
 
 enum worker_state {
     WORKER_DOWN,     /* no process; one is started at `restart_at` */
-    WORKER_STARTING, /* has not said hello */
+    WORKER_STARTING, /* has not sent hello */
     WORKER_IDLE,
     WORKER_BUSY
 };
@@ -22,14 +22,14 @@ struct worker {
     enum worker_state state;
     pid_t pid;
     int socket, pidfd;
-    pid_t left;                                      /* a killed process of this worker that has not ended; 0: none */
-    char device[WORKER_TEXT], note[2 * WORKER_TEXT]; /* of the message "hello" */
+    pid_t left;                                  /* a killed process of this worker that has not ended; 0: none */
+    char device[WORKER_TEXT], note[WORKER_NOTE]; /* of the message "hello" */
     bool gpu, landlock;
     uint64_t gpus; /* bit mask of the machine's usable GPUs */
     /* clock_seconds() */
     double started, heard, pinged; /* pinged: 0: no ping is unanswered */
     double restart_at, pause;      /* pause: before the next start; grows with each early end */
-    char prefetched[JOB_ID];       /* PREFETCH in scheduler.h: the job whose scan it was told to read; "": none */
+    char prefetched[JOB_ID];       /* PREFETCH in scheduler.h: the job whose scan it prefetches; "": none */
     bool prefetched_early;         /* ... whose row was not yet committed at the last look */
     char suspect[JOB_ID];          /* the job that it prefetched when it died, which is not prefetched again */
 };
@@ -47,15 +47,17 @@ int worker_start(struct worker *worker, const struct options *options);
 /* Send a message; `message` is taken. Fails as wire_send. */
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count);
 
-/* PREFETCH: send "prepare" (`arriving`: the scan is still being written), or "forget". Hints: failures are ignored. */
-void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving, int live, int64_t shown);
+/* PREFETCH: send "prepare" (`files`: the names of the job's files; `arriving`: the scan is still being written), or
+ * "forget". Hints: failures are ignored. */
+void worker_prepare(struct worker *worker, const struct job *job, json_t *files, int scan, bool arriving, int live,
+                    int64_t shown);
 void worker_forget(struct worker *worker);
 
 /* Handle "hello". Fails with ERR_BAD_REQUEST (another version of the protocol). */
 int worker_hello(struct worker *worker, const json_t *message);
 
-/* It completed a job: a later end is not the fault of its device or installation, and the restart delay is short
- * again. */
+/* The worker completed a job: a later end is not the fault of its device or installation, and the restart delay is
+ * short again. */
 void worker_proved(struct worker *worker);
 
 /* Kill the process if it still runs, reap it, describe its end in `how`, and schedule the restart. If it does not end

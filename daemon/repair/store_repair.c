@@ -49,6 +49,21 @@ static int64_t sequences(struct connection *old)
     return most > 0 ? most : SEQUENCES_UNKNOWN;
 }
 
+/* Insert the row by `copy`, unless its values are invalid: these count as unreadable. *copied: counts inserted rows;
+ * NULL: not counted. */
+static int row_copy(struct connection *fresh, sqlite3_stmt *row, sqlite3_stmt *copy, int *copied)
+{
+    for (int i = 0; i < sqlite3_column_count(row); i++)
+        sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
+    const int step = sqlite3_step(copy);
+    const bool failed = step == SQLITE_FULL || step == SQLITE_IOERR;
+    const int rc = failed ? sql_failed(fresh->db, "writing the new job store") : 0;
+    if (copied && step == SQLITE_DONE)
+        *copied += sqlite3_changes(fresh->db);
+    sqlite3_reset(copy);
+    return rc;
+}
+
 /* Row by row: an unreadable page loses only its own rows. */
 static int rows_copy(struct connection *old, struct connection *fresh, int *copied)
 {
@@ -63,16 +78,8 @@ static int rows_copy(struct connection *old, struct connection *fresh, int *copi
     int64_t most = sequences(old);
     for (int64_t sequence = 1; !rc && sequence <= most; sequence++) {
         sqlite3_bind_int64(row, 1, sequence);
-        if (sqlite3_step(row) == SQLITE_ROW) {
-            for (int i = 0; i < sqlite3_column_count(row); i++)
-                sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
-            /* Invalid values count as unreadable. */
-            int step = sqlite3_step(copy);
-            if (step == SQLITE_FULL || step == SQLITE_IOERR)
-                rc = sql_failed(fresh->db, "writing the new job store");
-            *copied += step == SQLITE_DONE ? sqlite3_changes(fresh->db) : 0;
-            sqlite3_reset(copy);
-        }
+        if (sqlite3_step(row) == SQLITE_ROW)
+            rc = row_copy(fresh, row, copy, copied);
         sqlite3_reset(row);
     }
     sqlite3_finalize(row);
@@ -96,14 +103,8 @@ static int deliveries_copy(struct connection *old, struct connection *fresh)
             "answer) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE EXISTS (SELECT 1 FROM job WHERE id = ?1)",
             -1, &copy, NULL) != SQLITE_OK)
         rc = sql_failed(fresh->db, "making the new job store");
-    while (!rc && sqlite3_step(row) == SQLITE_ROW) {
-        for (int i = 0; i < sqlite3_column_count(row); i++)
-            sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
-        int step = sqlite3_step(copy);
-        if (step == SQLITE_FULL || step == SQLITE_IOERR)
-            rc = sql_failed(fresh->db, "writing the new job store");
-        sqlite3_reset(copy);
-    }
+    while (!rc && sqlite3_step(row) == SQLITE_ROW)
+        rc = row_copy(fresh, row, copy, NULL);
     sqlite3_finalize(row);
     sqlite3_finalize(copy);
     return rc;
@@ -189,7 +190,8 @@ static void find_move(void *context, const char *id)
     find->moved += spool_found_keep(find->spool, find->time, find->folder, id, kept);
 }
 
-/* Move scans and results without a row where a start does not remove them, for somebody to look through. */
+/* Move scans and results without a row to found-TIME/, where a start does not remove them and people can examine them.
+ */
 static void orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
 {
     struct find scans = {spool, spool->scans, ".scan", time, 0}, results = {spool, spool->results, ".results", time, 0};

@@ -1,18 +1,19 @@
-/* send.h: mrirecon-send, the program that delivers one job to one destination and ends. It is the only one that speaks
- * to other hosts, and reads nothing but what it is sent.
+/* send.h: mrirecon-send, the program that delivers one job to one destination and ends. It is the only program that
+ * connects to other hosts, and reads nothing but what the daemon sends it.
  *
- * On descriptor WIRE_FD is one end of a SOCK_SEQPACKET pair, with messages as daemon/wire.h has them:
+ * Descriptor WIRE_FD is one end of a SOCK_SEQPACKET pair, with messages in the form of daemon/wire.h:
  *
  *   {type: "webhook", address, ca, secret, id, timeout, body}
- *       POST `body`, JSON, to the URL `address`, signed with `secret`. ca: file of trusted certificates; "": the
- * system's {type: "dicom", address: "HOST:PORT", calling, called, timeout} + fds [DICOM files] C-STORE of the files, by
- * application entities of these titles {type: "stow", address, ca, secret, timeout} + fds [DICOM files] STOW-RS of the
- * files to the URL `address`; secret: USER:PASSWORD or Bearer TOKEN; "": none
+ *       POST `body`, JSON, to the URL `address`, signed with `secret`. ca: file of trusted certificates; "": default
+ *   {type: "dicom", address: "HOST:PORT", calling, called, timeout} + fds [DICOM files]
+ *       C-STORE of the files, with these AE titles
+ *   {type: "stow", address, ca, secret, timeout} + fds [DICOM files]
+ *       STOW-RS of the files to the URL `address`; secret: USER:PASSWORD or Bearer TOKEN; "": none
  *
  * and the answer
  *
  *   {type: "delivered" | "again" | "refused", answer: a sentence, after: s}
- *       again: it may be delivered later, not before `after` seconds (0: whenever); refused: for good
+ *       again: it may be delivered later, not before `after` seconds (0: at any time); refused: permanently
  */
 #ifndef MRIRECON_SEND_H
 #define MRIRECON_SEND_H
@@ -31,9 +32,9 @@ struct send_result {
     long after; /* s */
 };
 
-/* The port of a URL of http or https; 0: it is none. */
+/* The port of an http or https URL; 0: malformed. */
 int send_url_port(const char *url);
-/* The host and port of "HOST:PORT"; 0: it is malformed. */
+/* The host and port of "HOST:PORT"; 0: malformed. */
 int send_host_split(const char *address, char host[SEND_HOST]);
 
 /* ---- send_http.c ---- */
@@ -42,17 +43,16 @@ struct send_result send_webhook(const json_t *message);
 
 /* ---- send_dicom.c ---- */
 
-/* A file, the UID of its instance, and the status that it was answered with (PS3.7, annex C). */
+/* A file, the UID of its instance, and the PACS's status for it (PS3.7, annex C). */
 enum { SEND_UNTOLD = -1, SEND_FAILED = 0x0110 };
 struct send_instance {
     int fd, status;
     char uid[SEND_UID];
 };
-/* Read the UIDs of the files; 0, or -1: one is no DICOM file. */
+/* Read the UIDs of the files; 0, or -1: one is not a DICOM file. */
 int send_instances_read(struct send_instance *instances, const int *fds, int count);
 void send_status_note(struct send_instance *instances, int count, const char *uid, int status);
-/* What the statuses of all instances mean together; `reason` is told if they say nothing, and `refused` then means that
- * another attempt is of no use. */
+/* The outcome of all instances' statuses. Without any status the answer has `reason`, and is permanent if `refused`. */
 struct send_result send_instances_judge(const struct send_instance *instances, int count, int refused,
                                         const char *reason);
 

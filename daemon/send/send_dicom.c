@@ -1,5 +1,6 @@
-/* C-STORE by DCMTK's storescu. Each instance is judged by the status that the PACS gave it, which storescu tells in its
- * debug output; its exit status alone tells nothing of one instance (PS3.4, table B.2-1; PS3.7, annex C). */
+/* C-STORE by DCMTK's storescu. An instance counts as stored according to the PACS's status for it, which storescu
+ * prints in its debug output; storescu's exit status does not distinguish instances (PS3.4, table B.2-1; PS3.7, annex
+ * C). */
 #include "daemon/send/send.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ static int is_stored(int status)
     return status == 0 || (status & 0xf000) == 0xb000 || status == 0x0001 || status == 0x0107 || status == 0x0116;
 }
 
-/* Whether the PACS may take it later: out of resources, or a failure of its own. */
+/* Whether the PACS may accept it later: it was out of resources, or had an internal failure. */
 static int is_passing(int status)
 {
     return status == SEND_UNTOLD || (status & 0xff00) == 0xa700 || status == 0x0110 || status == 0x0213;
@@ -92,20 +93,20 @@ struct send_result send_instances_judge(const struct send_instance *instances, i
                  "%d of %d instances are stored; one was answered with status %04X.", stored, count, (unsigned)status);
     else
         snprintf(result.answer, sizeof result.answer, "%d of %d instances are stored: %.180s.", stored, count,
-                 *reason ? reason : "the destination said nothing of the others");
+                 *reason ? reason : "the destination did not report the others");
     return result;
 }
 
 /* ---- storescu ---- */
 
-/* What storescu has told so far. */
+/* State of parsing storescu's output. */
 struct talk {
     struct send_instance *instances;
     int count;
     int response;          /* within a C-STORE response */
-    char uid[SEND_UID];    /* that it is of */
+    char uid[SEND_UID];    /* of the response's instance */
     char reason[LINE / 2]; /* the first failures */
-    int refused;           /* the association, for good */
+    int refused;           /* the association was rejected permanently */
 };
 
 static void line_take(struct talk *talk, const char *line)
@@ -127,7 +128,7 @@ static void line_take(struct talk *talk, const char *line)
     }
 }
 
-/* Lines up to the end; of one that is too long only the beginning counts. */
+/* Parse lines until the end; a line that is too long is cut. */
 static void talk_read(struct talk *talk, FILE *from)
 {
     char line[LINE];
@@ -153,7 +154,7 @@ static void storescu_run(char *const argv[], int output, const struct send_insta
     _exit(127);
 }
 
-/* Run storescu and read what it tells. */
+/* Run storescu and parse its output. */
 static int storescu_talk(char *const argv[], struct talk *talk)
 {
     int ends[2], status;

@@ -1,4 +1,4 @@
-/* Webhooks, signed as the specification Standard Webhooks (1.0) says: HMAC-SHA256 over "ID.TIMESTAMP.BODY". */
+/* Webhooks, signed according to Standard Webhooks 1.0: HMAC-SHA256 over "ID.TIMESTAMP.BODY". */
 #include "daemon/send/send_http.h"
 
 #include "daemon/base/clock.h"
@@ -36,7 +36,7 @@ int send_host_split(const char *address, char host[SEND_HOST])
     return port;
 }
 
-/* "v1,BASE64". A secret "whsec_BASE64" is a key in that form, any other is the key itself. */
+/* "v1,BASE64". A secret "whsec_BASE64" is an encoded key, any other the key itself. */
 static int sign(const char *secret, const char *text, char out[SIGNATURE])
 {
     unsigned char sum[32];
@@ -58,7 +58,7 @@ static int sign(const char *secret, const char *text, char out[SIGNATURE])
     return bad;
 }
 
-/* What a server says is of no use but in its status: it is read and dropped. */
+/* Read and drop the body of an answer: only its status is used. */
 static size_t body_drop(char *bytes, size_t size, size_t count, void *context)
 {
     (void)bytes;
@@ -87,7 +87,7 @@ struct send_result send_http_judge(CURL *curl, CURLcode done, const char *reason
     return result;
 }
 
-/* A handle with all that is alike for every request: no redirection, no proxy of the environment, http and https alone.
+/* A handle with the settings of every request: no redirection, no proxy from the environment, only http and https.
  */
 CURL *send_http_make(const json_t *message, char reason[CURL_ERROR_SIZE])
 {

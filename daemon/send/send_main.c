@@ -1,4 +1,4 @@
-/* mrirecon-send: see send.h. It shuts itself in before it connects. */
+/* mrirecon-send (send.h). It enters its sandbox before it connects. */
 #include "daemon/send/send.h"
 #include "daemon/wire.h"
 #include "recon/codec/sandbox.h"
@@ -19,7 +19,7 @@ static int answer(const struct send_result *result)
     return rc;
 }
 
-/* The sandbox is entered with what the delivery reads: a file of certificates, the files of descriptors. */
+/* The sandbox allows the files that the delivery reads: certificates, and the files of received descriptors. */
 static int shut_in(const char *ca, const int *fds, int count, int port)
 {
     char path[SEND_FILES][24];
@@ -57,7 +57,7 @@ static struct send_result deliver(const json_t *message, const int *fds, int cou
     if (shut_in(json_string_value(json_object_get(message, "ca")), fds, count, port))
         return failed(SEND_AGAIN, err_last()->text);
     if (send_instances_read(instances, fds, count))
-        return failed(SEND_REFUSED, "A file of the job is no DICOM file.");
+        return failed(SEND_REFUSED, "A file of the job is not a DICOM file.");
     return dicom  ? send_dicom(message, instances, count)
            : stow ? send_stow(message, instances, count)
                   : send_webhook(message);
@@ -70,7 +70,7 @@ int main(void)
     sandbox_follow_parent(WIRE_FD);
     signal(SIGPIPE, SIG_IGN);
     if (wire_receive(WIRE_FD, &message, fds, &count)) {
-        fprintf(stderr, "mrirecon-send: it is started by mrirecond alone: %s\n", err_last()->text);
+        fprintf(stderr, "mrirecon-send: only mrirecond starts this program: %s\n", err_last()->text);
         return 1;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);

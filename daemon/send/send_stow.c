@@ -1,5 +1,5 @@
-/* STOW-RS (PS3.18, 10.5): POST of the instances as multipart/related. Each is judged by the answer's list of what is
- * stored, not by the HTTP status: a server may store some, and answer with an error. */
+/* STOW-RS (PS3.18, 10.5): POST of the instances as multipart/related. An instance counts as stored if the answer lists
+ * it, whatever the HTTP status: a server may store some and answer with an error. */
 #include "daemon/send/send.h"
 #include "daemon/send/send_http.h"
 
@@ -15,7 +15,7 @@
 
 enum { ANSWER_MOST = 1 << 20, PIECES = 3 * SEND_FILES + 1 };
 
-/* The body, piece by piece: texts and files. */
+/* The pieces of the body: texts and files. */
 struct body {
     struct piece {
         const char *text; /* NULL: the file */
@@ -58,7 +58,7 @@ static size_t body_read(char *out, size_t size, size_t count, void *context)
     return (size_t)got;
 }
 
-/* The answer, as far as it is read. */
+/* The beginning of the answer. */
 struct answer {
     char *text;
     size_t used;
@@ -80,7 +80,8 @@ static const json_t *value_of(const json_t *dataset, const char *tag)
     return json_array_get(json_object_get(json_object_get(dataset, tag), "Value"), 0);
 }
 
-/* Note what the answer says: 00081199 lists what is stored, 00081198 what is not, with a status each in 00081197. */
+/* Record the statuses in the answer: 00081199 lists stored instances, 00081198 failed ones, each with a status in
+ * 00081197. */
 static void answer_note(const struct answer *answer, struct send_instance *instances, int count)
 {
     static const char *const lists[] = {"00081198", "00081199"};
@@ -119,13 +120,13 @@ static struct send_result stow(CURL *curl, struct body *body, struct answer *ans
 {
     CURLcode done = curl_easy_perform(curl);
     struct send_result told = send_http_judge(curl, done, reason);
-    /* What was told of before a connection broke counts as well. */
+    /* An answer that arrived before the connection broke counts as well. */
     answer_note(answer, instances, count);
     if (done != CURLE_OK && body->at < body->pieces)
         return told;
     const size_t length = strlen(told.answer);
     if (length)
-        told.answer[length - 1] = '\0'; /* the full stop: it becomes part of a sentence */
+        told.answer[length - 1] = '\0'; /* without the full stop: the text becomes part of a sentence */
     struct send_result result = send_instances_judge(instances, count, told.outcome == SEND_REFUSED, told.answer);
     result.after = told.after;
     return result;

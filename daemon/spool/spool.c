@@ -85,7 +85,7 @@ int spool_new_id(char id[JOB_ID])
 {
     unsigned char random[10];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
+        return err_set(ERR_INTERNAL, "The system returned no random numbers: %s.", strerror(errno));
     uint64_t time = (uint64_t)clock_milliseconds();
     for (int i = 9; i >= 0; i--, time >>= 5)
         id[i] = digits[time & 31];

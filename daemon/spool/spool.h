@@ -3,7 +3,7 @@
  *   STATE/spool/ID.part       an arriving upload; a start removes it
  *   STATE/spool/ID            a complete upload; its row is committed afterwards
  *   STATE/uploads/            resumable uploads, until they are complete: uploads.h
- *   STATE/spool/ID.checkpoint   of a job that was begun; removed when it has ended
+ *   STATE/spool/ID.checkpoint   a started job's checkpoint; removed when the job has ended
  *   STATE/results/ID.tmp/     results that a worker is writing
  *   STATE/results/.ID.NAME    a result file that is being converted to another format
  *   STATE/results/ID/         a finished job's results; immutable, but files in further formats may be added
@@ -117,12 +117,12 @@ void spool_remove(struct spool *spool, const char *id);
 /* Open the scan of a job for reading. Fails with ERR_SCAN_GONE (no such file), and as disk_failed(). */
 int spool_open(struct spool *spool, const char *id, int *fd);
 
-/* Open the checkpoint of a job for reading and writing; an empty one, where there was none. Fails as disk_failed(). It
- * goes with spool_remove(), or with spool_checkpoint_remove(). */
+/* Open the checkpoint of a job for reading and writing, created empty if missing. Fails as disk_failed().
+ * spool_remove() and spool_checkpoint_remove() remove it. */
 int spool_checkpoint_open(struct spool *spool, const char *id, int *fd);
 void spool_checkpoint_remove(struct spool *spool, const char *id);
 
-/* A file for the images of a job that are sent before its results are there; it has no name, and goes with its last
+/* A live file: for images of a job that are sent before its results exist. It has no name, and is freed with its last
  * descriptor. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int spool_live_create(struct spool *spool, const char *id, int *file);
 
@@ -161,7 +161,7 @@ int spool_room_check(struct spool *spool, int64_t more);
  * Fails with ERR_SPOOL_FULL, or as the last test write did. */
 int spool_work_check(struct spool *spool, int64_t reserve);
 
-/* Bytes that results may use beside `reserve`: of the free space, and of the whole disk. */
+/* Bytes that results may use in addition to `reserve`: of the free space, and of the whole disk. */
 int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int64_t *ever);
 
 /* The most bytes that an upload rejected for lack of space was short of, since the last call. */

@@ -67,15 +67,13 @@ void spool_stop_note(struct spool *spool)
 /* ---- what is kept aside ---- */
 
 static const char read_me[] =
-    "mrirecond moved here what it found in its state folder, and no job in jobs.db knows of.\n"
-    "ID.scan is a scan that was uploaded in full, and may have been accepted. Send it again, with the parameters that "
-    "it\n"
-    "had: they were in the job's row.\n"
+    "mrirecond moved files here that belong to no job in jobs.db.\n"
+    "ID.scan is a completely uploaded scan, which may have been accepted as a job. Submit it again, with its earlier\n"
+    "parameters, which were in the job's row:\n"
     "    curl --data-binary @ID.scan 'http://127.0.0.1:8080/v1/jobs?kind=recon'\n"
-    "ID.results/ holds images of such a job, ID.upload a resumable upload.\n"
-    "They hold patient data. mrirecond removes this folder 30 days after it was made; its name tells when, in ms "
-    "since\n"
-    "1970.\n";
+    "ID.results/ contains the images of such a job, ID.upload a resumable upload.\n"
+    "All of these are patient data. mrirecond removes this folder 30 days after its creation; its name is the time of\n"
+    "the creation, in ms since 1970.\n";
 
 bool spool_owner_give(const struct spool *spool, const char *name)
 {

@@ -38,7 +38,7 @@ int spool_live_create(struct spool *spool, const char *id, int *file)
     snprintf(name, sizeof name, ".%s.live", id);
     const int made = openat(spool->results, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (made < 0)
-        return spool_failed(spool, "making a file for images that are sent early");
+        return spool_failed(spool, "creating a file for images that are sent early");
     unlinkat(spool->results, name, 0);
     *file = made;
     return 0;
@@ -145,7 +145,7 @@ static int results_sync(struct spool *spool, int folder, const struct kind *kind
     return rc;
 }
 
-/* That the native file of each result is there, and holds something. */
+/* Check that the native file of each result exists and is not empty. */
 static int natives_check(int folder, const struct kind *kind, unsigned wanted)
 {
     for (int i = 0; kind && kind->results[i].name; i++) {

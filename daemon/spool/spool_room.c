@@ -35,7 +35,7 @@ static int proof_write(struct spool *spool)
     size_t written;
     int fd = openat(spool->scans, "proof", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     int rc = fd < 0 || disk_write(fd, page, sizeof page, &written) < 0 || fsync(fd) < 0
-                 ? disk_failed("writing to the spool to see whether it can be")
+                 ? disk_failed("writing a test file to the spool")
                  : 0;
     if (fd >= 0)
         close(fd);
@@ -78,7 +78,7 @@ static int disk_room_read(struct spool *spool, struct room *out)
 {
     struct statvfs disk;
     if (fstatvfs(spool->scans, &disk) < 0)
-        return disk_failed("asking for the space on the disk");
+        return disk_failed("reading the free space of the disk");
     out->bytes = (int64_t)(disk.f_bavail * disk.f_frsize) - spool->reserve;
     out->inodes = disk.f_files > 0 ? (int64_t)disk.f_favail : INT64_MAX; /* 0: allocated dynamically */
     return 0;
@@ -138,7 +138,7 @@ int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int6
 {
     struct statvfs disk;
     if (fstatvfs(spool->results, &disk) < 0)
-        return disk_failed("asking for the space on the disk");
+        return disk_failed("reading the free space of the disk");
     *free = (int64_t)(disk.f_bavail * disk.f_frsize) - reserve;
     *ever = (int64_t)(disk.f_blocks * disk.f_frsize) - reserve;
     return 0;
@@ -156,7 +156,7 @@ int spool_disk(const struct spool *spool, int64_t *bytes, int64_t *free)
 {
     struct statvfs disk;
     if (fstatvfs(spool->state, &disk) < 0)
-        return disk_failed("asking for the space on the disk");
+        return disk_failed("reading the free space of the disk");
     *bytes = (int64_t)(disk.f_blocks * disk.f_frsize);
     *free = (int64_t)(disk.f_bavail * disk.f_frsize);
     return 0;

@@ -35,7 +35,7 @@ struct upload_chunk {
     char id[JOB_ID];
     int fd;
     int64_t begin, offset, length; /* offsets in the upload: start of this chunk, now; length of the upload */
-    bool checked;                  /* it has a checksum: it is kept as a whole or not at all */
+    bool checked;                  /* it has a checksum: all of it is kept, or nothing */
     bool dropped;                  /* more bytes than announced: none is kept */
 };
 

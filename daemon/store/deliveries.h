@@ -1,11 +1,11 @@
-/* deliveries.h: the outbox: what is to be told of ended jobs to destinations, one row for each job and destination.
+/* deliveries.h: the outbox: notifications of ended jobs, one row for each job and destination.
  *
  * The rows of a job are inserted in the transaction that commits its end, so that neither exists without the other. A
  * delivery is tried until it is delivered or dead; while it is pending or being sent, the job is not removed for its
- * age or for space (store_ended()). It goes with its job.
+ * age or for space (store_ended()). It is removed with its job.
  *
  *   pending -> sending -> delivered | dead | pending (to be tried again)
- *   dead, delivered -> pending     somebody sends it again
+ *   dead, delivered -> pending     sent again on request
  *
  * Threads, times and failures as in store.h.
  */
@@ -31,10 +31,10 @@ struct delivery {
     char answer[DELIVERY_ANSWER]; /* of the last attempt; "": none */
 };
 
-/* An ended job, as those who decide where it is sent see it. */
+/* The properties of an ended job that decide where it is sent. */
 struct job_end {
     const char *kind, *client, *name;
-    const char *asked; /* names that its sender gave, separated by commas; "": none */
+    const char *asked; /* names requested by its sender, separated by commas; "": none */
     enum job_state state;
 };
 /* `route` returns the names of the destinations of an ended job as a new JSON array; NULL: none. In the writer's
@@ -43,11 +43,11 @@ struct store_router {
     json_t *(*route)(void *context, const struct job_end *end);
     void *context;
 };
-/* One router, for jobs that end from now on; before the first call jobs are sent nowhere. */
+/* Set the router, for jobs that end from now on. Without one no deliveries are added. */
 void store_route(struct store *store, struct store_router router);
 
 /* pending -> sending, counting an attempt, of the delivery that has been due longest and whose destination is not in
- * `busy` (a JSON array; NULL: empty). *found: there was one. */
+ * `busy` (a JSON array; NULL: empty). *found: there is one. */
 int store_delivery_claim(struct store *store, json_t *busy, struct delivery *out, bool *found);
 /* When the next pending delivery to a destination not in `busy` is due, ms since 1970; 0: there is none. */
 int store_delivery_next(struct store *store, json_t *busy, int64_t *due);

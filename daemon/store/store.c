@@ -9,7 +9,7 @@
 
 /* ---- what changes share ---- */
 
-int entry_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept)
+int tally_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept)
 {
     struct connection *writer = &store->writer;
     sqlite3_stmt *statement = sql_prepare(
@@ -83,7 +83,7 @@ static int move_apply(struct store *store, void *context)
     const struct transition *move = context;
     struct connection *writer = &store->writer;
     struct tally_entry entry;
-    int rc = entry_read(store, move->id, &entry, NULL);
+    int rc = tally_read(store, move->id, &entry, NULL);
     if (rc)
         return rc;
     if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
@@ -115,7 +115,7 @@ static int move_apply(struct store *store, void *context)
 
 /* ---- transitions ---- */
 
-/* Jobs that were being canceled when the last daemon ended. One by one, for each is sent where it should be. */
+/* Jobs that were being canceled when the last daemon ended. One by one, so that deliveries are added for each. */
 static int canceling_end(struct store *store)
 {
     struct connection *writer = &store->writer;
@@ -165,14 +165,14 @@ int store_recover(struct store *store, int *requeued)
     return store_change(store, recover_apply, requeued);
 }
 
-struct submission {
+struct job_addition {
     struct job *job;
     int64_t limit, sequence, created, deadline;
 };
 
 static int submit_apply(struct store *store, void *context)
 {
-    struct submission *submission = context;
+    struct job_addition *submission = context;
     const struct job *job = submission->job;
     struct connection *writer = &store->writer;
     int rc = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
@@ -199,7 +199,7 @@ static int submit_apply(struct store *store, void *context)
 
 int store_submit(struct store *store, struct job *job, int64_t limit)
 {
-    struct submission submission = {.job = job, .limit = limit};
+    struct job_addition submission = {.job = job, .limit = limit};
     int rc = store_change(store, submit_apply, &submission);
     if (rc)
         return rc;
@@ -225,7 +225,7 @@ static int claim_apply(struct store *store, void *context)
     int rc = next_find(store, writer, store->now, claim->never, &next);
     if (!rc && claim->avoid)
         rc = next_find(store, writer, store->now, claim->avoid, &other);
-    /* A job that another worker has prefetched is left to it, unless the alternative has a lower priority. */
+    /* A job that another worker has prefetched is left to that worker, unless the alternative has a lower priority. */
     if (other.sequence && other.rank == next.rank)
         next = other;
     if (!rc)
@@ -285,7 +285,7 @@ static int job_fail(struct store *store, const char *id, const struct err *failu
 }
 
 struct failed_submission {
-    struct submission submission;
+    struct job_addition submission;
     struct transition move;
 };
 
@@ -349,7 +349,7 @@ static int cancel_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
     struct tally_entry entry;
-    int rc = entry_read(store, id, &entry, NULL), state = entry.from;
+    int rc = tally_read(store, id, &entry, NULL), state = entry.from;
     if (rc)
         return rc;
     if (state == NO_JOB)
@@ -388,7 +388,7 @@ static int delete_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     struct tally_entry entry;
     struct kept kept = {.scans = 0};
-    int rc = entry_read(store, id, &entry, &kept);
+    int rc = tally_read(store, id, &entry, &kept);
     if (rc)
         return rc;
     if (entry.from == NO_JOB)
@@ -446,12 +446,12 @@ static int expire_apply(struct store *store, void *context)
 {
     struct expiry *expiry = context;
     struct connection *writer = &store->writer;
-    int rc = rows_read(writer,
-                       sql_prepare(writer,
-                                   "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
-                                   "deadline < ? ORDER BY deadline LIMIT ?",
-                                   "ii", store->now, (int64_t)expiry->limit),
-                       expiry->jobs, expiry->limit, &expiry->count);
+    int rc = job_rows_read(writer,
+                           sql_prepare(writer,
+                                       "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
+                                       "deadline < ? ORDER BY deadline LIMIT ?",
+                                       "ii", store->now, (int64_t)expiry->limit),
+                           expiry->jobs, expiry->limit, &expiry->count);
     for (int i = 0; !rc && i < expiry->count; i++) {
         struct transition move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
         move.error = expiry->error;

@@ -26,7 +26,7 @@ static int kept_add_apply(struct store *store, void *context)
     const struct addition *addition = context;
     struct connection *writer = &store->writer;
     struct tally_entry entry;
-    int rc = entry_read(store, addition->id, &entry, NULL);
+    int rc = tally_read(store, addition->id, &entry, NULL);
     if (!rc && entry.from == NO_JOB)
         rc = row_not_found(addition->id);
     if (!rc)
@@ -72,7 +72,7 @@ static int scan_drop_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     struct tally_entry entry;
     struct kept kept = {.scans = 0};
-    int rc = entry_read(store, id, &entry, &kept);
+    int rc = tally_read(store, id, &entry, &kept);
     if (!rc && entry.from == NO_JOB)
         rc = row_not_found(id);
     if (rc || !kept.scans)

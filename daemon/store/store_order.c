@@ -68,10 +68,10 @@ int next_read(struct connection *connection, const struct candidate *next, struc
     *count = 0;
     if (!next->sequence)
         return 0;
-    return rows_read(connection,
-                     sql_prepare(connection, "SELECT " JOB_COLUMNS " FROM job WHERE sequence = ? AND state = 0", "i",
-                                 next->sequence),
-                     job, 1, count);
+    return job_rows_read(connection,
+                         sql_prepare(connection, "SELECT " JOB_COLUMNS " FROM job WHERE sequence = ? AND state = 0",
+                                     "i", next->sequence),
+                         job, 1, count);
 }
 
 void store_set_ageing(struct store *store, int64_t milliseconds)

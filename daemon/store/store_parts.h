@@ -149,7 +149,7 @@ enum { NO_JOB = -1 };
 
 /* Within a change: the starting point of a job's tally_entry. `from` and `to` are its state, NO_JOB if there is no job;
  * `held` as if it left its worker now. *kept: its disk space (may be NULL). */
-int entry_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept);
+int tally_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept);
 
 /* ---- store_rows.c ---- */
 
@@ -161,7 +161,7 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
 #define JOB_COLUMNS_BRIEF JOB_COLUMNS_OF("NULL", "NULL", "NULL", "NULL")
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: an earlier failure). */
-int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);
+int job_rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);
 int row_not_found(const char *id);
 
 /* ---- store_writer.c ---- */

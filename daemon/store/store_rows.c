@@ -41,7 +41,7 @@ static void job_row_read(sqlite3_stmt *row, struct job *job)
     column_text(row, 20, job->name, sizeof job->name);
 }
 
-int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
+int job_rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
 {
     if (!statement)
         return err_last()->code;
@@ -66,7 +66,7 @@ static int row_get(struct store *store, const char *sql, const char *id, struct 
 {
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
-    int rc = rows_read(&store->reader, sql_prepare(&store->reader, sql, "s", id), job, 1, &count);
+    int rc = job_rows_read(&store->reader, sql_prepare(&store->reader, sql, "s", id), job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
     return !rc && !count ? row_not_found(id) : rc;
 }
@@ -86,10 +86,11 @@ int store_find_key(struct store *store, const char *client, const char *key, str
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int rc = rows_read(reader,
-                       sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?",
-                                   "ss", client, key),
-                       job, 1, &count);
+    int rc =
+        job_rows_read(reader,
+                      sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?",
+                                  "ss", client, key),
+                      job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
     return !rc && !count ? err_set(ERR_NOT_FOUND, "There is no job with this idempotency key.") : rc;
 }
@@ -163,7 +164,7 @@ int store_list(struct store *store, const struct job_filter *filter, struct job 
     if (i == STORE_LISTS)
         pthread_mutex_lock(&store->lister[i = 0].lock);
     struct connection *reader = &store->lister[i].connection;
-    int rc = rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
+    int rc = job_rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
     pthread_mutex_unlock(&store->lister[i].lock);
     return rc;
 }

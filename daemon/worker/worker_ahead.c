@@ -1,26 +1,24 @@
 #include "daemon/worker/worker_ahead.h"
 
-#include "daemon/worker/worker_results.h"
+#include "daemon/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct expected {
-    char id[128]; /* "": none */
-    const struct kind_run *run;
-    struct param_values values;
-    int live;
-    int64_t shown;
+enum {
+    MOST_WRITTEN = 64 << 20, /* bytes of results that are written before their job begins */
+    PAUSE_LEAST_US = 100,    /* between two checks of an arriving input, once there was more .. */
+    PAUSE_MOST_US = 2000     /* .. doubled by each check that finds no more */
 };
 
 struct ahead {
     struct fetcher *fetcher;
     const struct worker_options *options;
     int socket;
+    struct ahead_listener listener;
     pthread_mutex_t lock;
     struct expected next; /* under lock: told, and not begun */
     bool forgotten;       /* likewise: `now` is */
@@ -28,11 +26,14 @@ struct ahead {
     /* of the thread that owns the device, which changes now.id under the lock: */
     struct expected now;
     struct live_file file;
-    void *of;  /* the kind's; NULL: it has not begun to arrive */
+    void *of;             /* the kind's, of an input that arrives; NULL: it has not begun to */
+    struct ahead_job job; /* of one that is complete */
+    int pause_us;
     bool over; /* all is computed, or nothing more can be */
 };
 
-int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worker_options *options, int socket)
+int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worker_options *options, int socket,
+                 const struct ahead_listener *listener)
 {
     struct ahead *a = calloc(1, sizeof *a);
     if (!a)
@@ -40,6 +41,8 @@ int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worke
     a->fetcher = fetcher;
     a->options = options;
     a->socket = socket;
+    a->listener = *listener;
+    a->pause_us = PAUSE_LEAST_US;
     a->next.live = a->now.live = -1;
     pthread_mutex_init(&a->lock, NULL);
     *out = a;
@@ -52,18 +55,18 @@ static void expected_clear(struct expected *expected)
 {
     if (expected->live >= 0)
         close(expected->live);
+    json_decref(expected->files);
     *expected = (struct expected){.live = -1};
 }
 
-void ahead_expect(struct ahead *a, const char *id, const struct kind *kind, const struct param_values *values, int live,
-                  int64_t shown)
+void ahead_expect(struct ahead *a, const struct expected *expected)
 {
     pthread_mutex_lock(&a->lock);
     expected_clear(&a->next);
-    a->next = (struct expected){.run = kind_run_find(kind), .values = *values, .live = live, .shown = shown};
-    snprintf(a->next.id, sizeof a->next.id, "%s", id);
+    a->next = *expected;
     a->stop = true;
     pthread_mutex_unlock(&a->lock);
+    fetcher_poke(a->fetcher);
 }
 
 void ahead_forget(struct ahead *a, const char *id)
@@ -76,6 +79,7 @@ void ahead_forget(struct ahead *a, const char *id)
         a->stop = true;
     }
     pthread_mutex_unlock(&a->lock);
+    fetcher_poke(a->fetcher);
 }
 
 void ahead_interrupt(struct ahead *a, const char *id)
@@ -84,6 +88,7 @@ void ahead_interrupt(struct ahead *a, const char *id)
     if (strcmp(a->now.id, id) != 0)
         a->stop = true;
     pthread_mutex_unlock(&a->lock);
+    fetcher_poke(a->fetcher);
 }
 
 /* ---- the thread that owns the device ---- */
@@ -92,7 +97,12 @@ static void now_drop(struct ahead *a)
 {
     if (a->of)
         a->now.run->ahead_free(a->of);
+    if (a->job.input)
+        a->now.run->input_free(a->job.input);
+    job_outcome_free(&a->job.outcome);
+    made_files_free(&a->job.made);
     a->of = NULL;
+    a->job = (struct ahead_job){.input = NULL};
     a->over = false;
     pthread_mutex_lock(&a->lock);
     expected_clear(&a->now);
@@ -127,7 +137,11 @@ const struct kind_run *ahead_kind(struct ahead *a)
     pthread_mutex_unlock(&a->lock);
     if (turn)
         next_take(a);
-    return *a->now.id && !a->over && a->now.run->ahead_go ? a->now.run : NULL;
+    if (!*a->now.id || a->over)
+        return NULL;
+    /* A job whose images are sent as they are made makes them when it has begun. */
+    const struct kind_run *run = a->now.run;
+    return (a->now.arriving ? run->ahead_go != NULL : !run->kind->checkpoints && a->now.live < 0) ? run : NULL;
 }
 
 /* Whether the input has begun to arrive, or never will: then it is over. */
@@ -149,27 +163,94 @@ static int asked_to_stop(void *context, const struct step_progress *now)
     return ((struct ahead *)context)->stop;
 }
 
-int ahead_turn(struct ahead *a, struct dev *dev, void *cache)
+/* Of what arrives, compute what is complete. */
+static int part_compute(struct ahead *a, struct dev *dev, void *cache)
 {
     const struct job_listener listener = {a, asked_to_stop};
     const struct job_show show = {&a->file, live_file_show};
-    if (!has_begun(a))
+    bool more = false;
+    if (!has_begun(a)) {
+        a->pause_us = PAUSE_LEAST_US;
         return 0;
+    }
     struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
     request.cache = cache;
     request.show = a->now.live >= 0 ? &show : NULL;
-    int rc = a->now.run->ahead_go(a->of, dev, &request, &listener, &a->over);
+    int rc = a->now.run->ahead_go(a->of, dev, &request, &listener, &more, &a->over);
+    a->pause_us = more ? PAUSE_LEAST_US : a->pause_us < PAUSE_MOST_US / 2 ? 2 * a->pause_us : PAUSE_MOST_US;
     a->over = a->over || (rc != 0 && rc != ERR_CANCELED); /* the job will say why */
     return rc == ERR_DEVICE ? rc : 0;
 }
 
+static int tell_or_stop(void *context, const struct step_progress *now)
+{
+    struct ahead *a = context;
+    return a->stop || a->listener.progress(a->listener.context, a->now.id, a->now.run->kind, now);
+}
+
+/* Of what is complete, compute the whole job. One that fails is computed again when it begins, and then says why. */
+static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
+{
+    const struct job_listener reading = {a, asked_to_stop}, computing = {a, tell_or_stop};
+    struct ahead_job *job = &a->job;
+    struct result_files files;
+    struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
+    if (!job->input && !fetcher_take_ahead(a->fetcher, a->now.id, &reading, &job->input)) {
+        a->over = !a->stop;
+        return 0;
+    }
+    job->begun = clock_seconds();
+    made_files_free(&job->made); /* of an attempt that was interrupted */
+    int rc = made_files_create(&job->made, &files, request.kind, a->now.files);
+    request.begun = job->begun;
+    request.cache = cache;
+    request.room = (struct job_room){.files = files.file, .count = files.count};
+    if (rc == 0)
+        rc = a->now.run->run(&job->outcome, dev, &request, &computing, job->input);
+    if (rc == 0 && job->outcome.most_bytes > 0 && job->outcome.most_bytes <= MOST_WRITTEN)
+        job->made.written = result_files_write(&files, &job->outcome) == 0;
+    job->ended = clock_seconds();
+    a->over = rc != ERR_CANCELED;
+    return rc == ERR_DEVICE ? rc : 0;
+}
+
+int ahead_turn(struct ahead *a, struct dev *dev, void *cache)
+{
+    return a->now.arriving ? part_compute(a, dev, cache) : whole_compute(a, dev, cache);
+}
+
+double ahead_pause(const struct ahead *a)
+{
+    return 1e-6 * a->pause_us;
+}
+
+static bool is_now(struct ahead *a, const char *id)
+{
+    pthread_mutex_lock(&a->lock);
+    const bool forgotten = a->forgotten;
+    pthread_mutex_unlock(&a->lock);
+    if (forgotten)
+        now_drop(a);
+    return strcmp(a->now.id, id) == 0;
+}
+
 const void *ahead_of(struct ahead *a, const char *id, int64_t *shown)
 {
-    if (strcmp(a->now.id, id) != 0 || !a->of)
+    if (!is_now(a, id) || !a->of)
         return NULL;
     if (*shown >= 0 && a->file.bytes > *shown)
         *shown = a->file.bytes;
     return a->of;
+}
+
+void ahead_take(struct ahead *a, const char *id, struct ahead_job *out)
+{
+    *out = (struct ahead_job){.input = NULL};
+    if (!is_now(a, id))
+        return;
+    *out = a->job;
+    a->job = (struct ahead_job){.input = NULL};
+    a->over = true;
 }
 
 void ahead_end(struct ahead *a, const char *id)

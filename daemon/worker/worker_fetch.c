@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 enum {
-    DECODERS = 2,    /* that stand ready between jobs */
-    ASK_MS = 20,     /* between two looks of a waiting job whether it is to stop */
-    MOST_AHEAD = 16, /* a file is read ahead where the memory that can be had is so many times its size ... */
-    SHARE_AHEAD = 4  /* ... and what is read may take such a part of what it may take otherwise */
+    DECODERS = 2,    /* kept ready between jobs */
+    ASK_MS = 20,     /* between two checks whether a waiting job was canceled */
+    MOST_AHEAD = 16, /* a file is prefetched if the available memory is at least so many times its size ... */
+    SHARE_AHEAD = 4  /* ... and its decoded form may use this fraction of the usual limit */
 };
 
 enum state { EMPTY, WAITING, READING, READ };
 
-/* One input. There are two: what the running job waits for, and what is read ahead. */
+/* One input. There are two: the one that the running job waits for, and the prefetched one. */
 struct entry {
     enum state state;
     bool wanted; /* its job has begun and waits */
@@ -31,13 +31,13 @@ struct entry {
     const struct kind *kind;
     struct param_values values;
     int fd;
-    bool own;             /* fd is ours to close */
-    bool modest;          /* is read, or was, with the limits of what is read ahead */
-    bool follow;          /* likewise, while it was still being written */
-    atomic_bool arriving; /* it still is */
-    atomic_int live;      /* the memory that it is read into, for fetcher_live(); -1: none, or it was taken */
+    bool own;             /* the thread closes fd */
+    bool modest;          /* is read, or was, with the limits of prefetching */
+    bool follow;          /* is read, or was, while it was still being written */
+    atomic_bool arriving; /* it is still being written */
+    atomic_int live;      /* memfd into which it is read, for fetcher_live(); -1: none, or it was taken */
     atomic_bool stop;
-    int rc; /* READ: of the kind's read() */
+    int rc; /* state READ: result of the kind's read() */
     struct err failure;
     void *input; /* the kind's */
 };
@@ -73,7 +73,7 @@ static void entry_empty(struct entry *entry)
     *entry = (struct entry){.state = EMPTY};
 }
 
-/* Nobody wants it any more. One that is being read is emptied by the thread, which is told to stop. */
+/* Drop an entry. If it is being read, the thread is told to stop and empties it. */
 static void entry_drop(struct fetcher *f, struct entry *entry)
 {
     entry->stop = true;
@@ -82,7 +82,7 @@ static void entry_drop(struct fetcher *f, struct entry *entry)
     pthread_cond_signal(&f->work);
 }
 
-/* A free entry for `id`; NULL: both are taken by what cannot be dropped at once. */
+/* A free entry for `id`; NULL: neither can be dropped at once. */
 static struct entry *entry_make(struct fetcher *f, const char *id, const struct kind *kind,
                                 const struct param_values *values, int fd, bool own)
 {
@@ -103,14 +103,14 @@ static int stopped(void *context, const struct step_progress *now)
     return entry->stop;
 }
 
-/* Whether two inputs fit side by side. The running job's memory is not all taken yet. */
+/* Whether two inputs fit into memory; the running job may not have allocated all of its own yet. */
 static bool room_ahead(const struct entry *entry)
 {
     struct stat status;
     return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= host_memory_available() / MOST_AHEAD;
 }
 
-/* What is to be read now: first what a job waits for. */
+/* The next entry to read: first the one that a job waits for. */
 static struct entry *entry_next(struct fetcher *f)
 {
     struct entry *ahead = NULL;
@@ -132,7 +132,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     entry->modest = !entry->wanted;
     entry->follow = entry->arriving;
     request.arriving = entry->follow ? &entry->arriving : NULL;
-    request.input_stays = true; /* the daemon writes no file of its spool twice, and removes it by its name alone */
+    request.input_stays = true; /* the daemon never rewrites a file of its spool, and only unlinks it */
     request.live = entry->follow ? &entry->live : NULL;
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
@@ -151,8 +151,8 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     pthread_cond_broadcast(&f->done);
 }
 
-/* Have one decoder stand ready, or, while no job needs the processors, all of them and memory for the next input. Where
- * that fails, the next input starts its own, or says why it cannot. */
+/* Keep one decoder ready or, while no job needs the processors, all of them and memory for the next input. If that
+ * fails, the next input starts a decoder itself, or reports the failure. */
 static void decoders_tend(struct fetcher *f, bool all)
 {
     if (all)
@@ -170,7 +170,7 @@ static void *fetch(void *context)
     struct entry *entry;
     pthread_mutex_lock(&f->lock);
     for (;;) {
-        /* That takes a processor from the job that now begins: the second can wait until that has ended. */
+        /* Starting a decoder uses a processor that the new job needs: the second one waits for the job's end. */
         bool all = f->tend;
         f->tend = false;
         pthread_mutex_unlock(&f->lock);
@@ -209,7 +209,7 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
     return 0;
 }
 
-/* ---- what others ask for ---- */
+/* ---- calls from other threads ---- */
 
 void fetcher_prefetch(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values,
                       int fd, bool arriving)
@@ -254,26 +254,26 @@ void fetcher_tend(struct fetcher *f)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Wait for the thread, under the lock, but not for long. */
+/* Wait for the thread, at most ASK_MS. Under the lock. */
 static void done_wait(struct fetcher *f)
 {
     thread_cond_wait(&f->done, &f->lock, clock_seconds() + 1e-3 * ASK_MS);
 }
 
-/* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit, or to
- * the way in which it was read while it arrived. */
+/* Whether a failed prefetch is worth another attempt: the cause may be memory that the previous job used, the lower
+ * limit, or that the input was read while it arrived. */
 static bool failed_modestly(const struct entry *entry)
 {
     return entry->state == READ && entry->modest && entry->rc != 0 &&
            (entry->follow || entry->rc == ERR_NO_MEMORY || (entry->rc == ERR_LIMIT && entry->failure.required >= 0));
 }
 
-/* The entry of a job that begins: what was read ahead, if that is of use, or a new one. */
+/* The entry of a job that begins: the prefetched one if it is usable, else a new one. */
 static struct entry *entry_begin(struct fetcher *f, const char *id, const struct kind *kind,
                                  const struct param_values *values, int fd)
 {
     struct entry *entry = entry_find(f, id);
-    /* Another input that is being read ahead would be in the way: the one that is waited for goes first. */
+    /* Stop prefetching another input: the one that a job waits for comes first. */
     for (int i = 0; i < 2 && !entry; i++)
         if (f->entry[i].state == READING)
             entry_drop(f, &f->entry[i]);
@@ -304,7 +304,7 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
         pthread_mutex_lock(&f->lock);
         if (!stop)
             continue;
-        /* The thread leaves `fd` alone before the caller closes it. */
+        /* The thread must no longer use `fd` when the caller closes it. */
         struct err canceled;
         err_set(ERR_CANCELED, "The job was canceled while its file was read.");
         canceled = *err_last();
@@ -320,4 +320,28 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
     entry_empty(entry);
     pthread_mutex_unlock(&f->lock);
     return rc;
+}
+
+bool fetcher_take_ahead(struct fetcher *f, const char *id, const struct job_listener *listener, void **out)
+{
+    const struct step_progress reading = {.step = 0};
+    struct entry *entry;
+    pthread_mutex_lock(&f->lock);
+    while ((entry = entry_find(f, id)) && entry->state != READ && listener->progress(listener->context, &reading) == 0)
+        done_wait(f);
+    const bool taken = entry && entry->state == READ && entry->rc == 0;
+    if (taken) {
+        *out = entry->input;
+        entry->input = NULL;
+        entry_empty(entry);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return taken;
+}
+
+void fetcher_poke(struct fetcher *f)
+{
+    pthread_mutex_lock(&f->lock);
+    pthread_cond_broadcast(&f->done);
+    pthread_mutex_unlock(&f->lock);
 }

@@ -32,10 +32,11 @@ static const char help[] =
     "  --in FILE            the input: of kind recon an ISMRMRD HDF5 file or stream, or .npz\n"
     "  --out [RESULT=]FILE  a result, by default the first; the extension selects the format: of an image .h5, "
     ".nii.gz,\n"
-    "                       .png, .npy, .dcm, .cfl.tar or .mrd. Can be repeated\n"
+    "                       .png, .npy, .dcm, .dcm.zip, .cfl.tar or .mrd. Can be repeated\n"
     "  --report FILE        decisions, warnings and timings of the job, as JSON\n"
     "  --kind KIND          kind of job (default recon)\n"
-    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first usable GPU, else the CPU)\n"
+    "  --device DEVICE      auto, cpu, gpu, gpu:N, or gpu:N+M for jobs that two GPUs share (default auto:\n"
+    "                       the first usable GPU, else the CPU)\n"
     "  --threads N          CPU threads (default: one per available core)\n"
     "  --memory BYTES       maximum memory of a decoded input (default: three quarters of the free memory)\n"
     "  --decode-seconds S   CPU seconds that reading an input may take, plus one per MiB of it (default 5)\n"
@@ -45,12 +46,12 @@ static const char help[] =
 struct command {
     struct worker_options options;
     const char *in, *report, *out[KIND_MAX_FILES]; /* out: paths */
-    char result[KIND_MAX_FILES][KIND_FILE_NAME];   /* what each of these is to be; "": the default result */
+    char result[KIND_MAX_FILES][KIND_FILE_NAME];   /* result that goes to each of these; "": the default one */
     struct result_file file[KIND_MAX_FILES];
     int outs;
     const struct kind *kind;
     struct param_values values;
-    char folder[PATH_MAX]; /* of this program */
+    char folder[PATH_MAX]; /* this program's */
     char codec[PATH_MAX + 16];
 };
 
@@ -100,7 +101,7 @@ static void parameters_print(void)
     }
 }
 
-/* "auto", "cpu", "gpu", "gpu:1". */
+/* "auto", "cpu", "gpu", "gpu:1", "gpu:0+1". */
 static bool device_parse(const char *text, struct worker_options *options)
 {
     char *end = NULL;
@@ -108,12 +109,25 @@ static bool device_parse(const char *text, struct worker_options *options)
     options->device = strcmp(text, "cpu") == 0 ? DEV_CPU : strncmp(text, "gpu", 3) == 0 ? DEV_GPU : DEV_AUTO;
     if (strncmp(text, "gpu:", 4) == 0 && text[4] >= '0' && text[4] <= '9') {
         options->device_index = (int)strtol(text + 4, &end, 10);
+        for (options->joined = 0; *end == '+' && end[1] >= '0' && end[1] <= '9'; options->joined++) {
+            if (options->joined == DEV_PARTS_MOST - 1)
+                return false;
+            options->joined_index[options->joined] = (int)strtol(end + 1, &end, 10);
+        }
         return *end == '\0' && options->device_index < 1024;
     }
     return strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0 || strcmp(text, "gpu") == 0;
 }
 
-static bool number_parse(const char *text, double most, double *out)
+static int device_open(struct dev **dev, const struct worker_options *options)
+{
+    int rc = dev_create(dev, options->device, options->device_index, options->threads);
+    for (int i = 0; i < options->joined && rc == 0; i++)
+        rc = dev_join(*dev, options->joined_index[i]);
+    return rc;
+}
+
+static bool option_number(const char *text, double most, double *out)
 {
     char *end = NULL;
     *out = strtod(text, &end);
@@ -178,15 +192,15 @@ static int option_take(struct command *command, int letter, const char **kind)
         out_take(command, optarg);
         break;
     case 't':
-        valid = number_parse(optarg, 4096, &number);
+        valid = option_number(optarg, 4096, &number);
         options->threads = valid ? (int)number : 0;
         break;
     case 'm':
-        valid = number_parse(optarg, 1e18, &number);
+        valid = option_number(optarg, 1e18, &number);
         options->memory_bytes = valid ? (uint64_t)number : 0;
         break;
     default: /* 's' */
-        valid = number_parse(optarg, 1e9, &options->decode_seconds);
+        valid = option_number(optarg, 1e9, &options->decode_seconds);
     }
     return valid ? 0 : usage("An option's value is out of range: ", optarg);
 }
@@ -226,7 +240,7 @@ static int command_parse(struct command *command, int argc, char **argv)
 
 /* ---- run ---- */
 
-/* SIGINT and SIGTERM are blocked and looked for here, between pieces of work: nothing is interrupted half-way. */
+/* SIGINT and SIGTERM are blocked, and checked here, between pieces of work. */
 static int interrupted(void *context, const struct step_progress *now)
 {
     (void)now;
@@ -251,7 +265,7 @@ static int save_failed(const char *path)
     return err_set(errno == ENOSPC ? ERR_SPOOL_FULL : ERR_IO, "%s could not be written: %s.", path, strerror(errno));
 }
 
-/* Make a file beside `path` with what `write` puts into it, and give it the name `path` when it is whole. */
+/* Let `write` fill a temporary file beside `path`, and rename it to `path` when it is complete. */
 static int file_save(const char *path, int (*write)(void *context, int fd), void *context)
 {
     char *temporary = NULL;
@@ -309,7 +323,7 @@ static int results_save(const struct command *command, const struct job_outcome 
     return rc;
 }
 
-/* Found before the job is run, not after. */
+/* Detect an unwritable folder before the job runs. */
 static bool folder_writable(const char *path)
 {
     char *folder = strdup(path);
@@ -318,7 +332,7 @@ static bool folder_writable(const char *path)
     return writable;
 }
 
-/* Find which result and format each --out is. */
+/* Find the result and format of each --out. */
 static int outs_find(struct command *command)
 {
     const struct kind *kind = command->kind;
@@ -366,7 +380,7 @@ static int run_check(struct command *command)
         if (path && stat(path, &status) == 0 && !S_ISREG(status.st_mode))
             return usage("The output exists and is not a regular file: ", path);
         if (path && !folder_writable(path))
-            return usage("The folder of this output is not there, or not writable: ", path);
+            return usage("The folder of this output does not exist, or is not writable: ", path);
     }
     return 0;
 }
@@ -390,11 +404,11 @@ static int run(struct command *command)
         rc = err_set(ERR_IO, "%s cannot be read: %s.", command->in, strerror(errno));
     if (rc == 0)
         rc = decoder_create(&decoder, command->options.codec);
-    /* It starts while the device warms up. Where it cannot, decoding will say why. */
+    /* The decoder starts while the device warms up. If it cannot, decoding reports why. */
     if (rc == 0)
         decoder_prepare(decoder, 1);
     if (rc == 0)
-        rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+        rc = device_open(&dev, &command->options);
     struct job_request request = worker_request(&command->options, command->kind, &command->values, input, decoder);
     request.room = (struct job_room){.files = command->file, .count = command->outs};
     if (rc == 0)
@@ -411,10 +425,10 @@ static int run(struct command *command)
 
 /* ---- serve ---- */
 
-/* From here on this process opens no file but those of its installation and of the system. */
+/* From here on this process can only open files of its installation and of the system. */
 static int confine(const struct command *command, bool *landlock)
 {
-    /* Where dev_create() finds the GPU's part. */
+    /* dev_create() looks for the GPU library here. */
     char libraries[PATH_MAX + 8], beside[PATH_MAX + 32];
     snprintf(libraries, sizeof libraries, "%s/../lib", command->folder);
     snprintf(beside, sizeof beside, "%s/mrirecon-gpu.so", command->folder);
@@ -429,12 +443,12 @@ static int serve(const struct command *command)
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
     sandbox_follow_parent(WIRE_FD);
-    /* All kernels at once, not each at its first use, which is a job. */
+    /* Load all kernels now, not each at its first use in a job. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     /* Before a device's driver starts threads. */
     int rc = confine(command, &landlock);
     if (rc == 0)
-        rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+        rc = device_open(&dev, &command->options);
     if (rc == 0)
         rc = worker_probe(dev);
     if (rc != 0) {

@@ -1,4 +1,4 @@
-/* Whether the device does what it is there for. */
+/* Tests whether the device computes correctly. */
 #include "daemon/worker/worker.h"
 
 #include "gridding/base/err.h"
@@ -8,13 +8,14 @@
 #include <stdlib.h>
 
 #define TOLERANCE 1e-3
-/* What is looked at is one pixel, of value 1, and the tolerance is of the whole image, whose l2 norm is below 2. */
+/* The test checks one pixel, of value 1; the error bound is relative to the l2 norm of the whole image, which is below
+ * 2. */
 #define PIXEL_LIMIT (10 * TOLERANCE)
 
 enum { SAMPLES = 1000, NX = 40, NY = 48, AT_X = 7, AT_Y = -11 };
 
-/* Quasi-random k, and the samples there of an object that is 1 / SAMPLES in the pixel (AT_X, AT_Y): its adjoint image
- * is 1 in that pixel. */
+/* Quasi-random k, and samples of an object that is 1 / SAMPLES in the pixel (AT_X, AT_Y): its adjoint image is 1 in
+ * that pixel. */
 static void samples_fill(float (*k)[2], struct c32 *data)
 {
     /* The powers of 1 / 1.3247..., the root of x^3 = x + 1, fill the square evenly (R2 sequence). */
@@ -62,7 +63,7 @@ int worker_probe(struct dev *dev)
     if (rc == 0) {
         struct c32 pixel = image[(NY / 2 + AT_Y) * NX + NX / 2 + AT_X];
         double off = hypot((double)pixel.re - 1, (double)pixel.im);
-        if (!(off <= PIXEL_LIMIT)) /* also where it is not a number */
+        if (!(off <= PIXEL_LIMIT)) /* also if it is NaN */
             rc = err_set(ERR_DEVICE, "%s computes wrong results: a pixel that should be 1 is %g%+gi. Check the device.",
                          dev_name(dev), (double)pixel.re, (double)pixel.im);
     } else {

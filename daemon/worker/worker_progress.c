@@ -12,13 +12,13 @@ enum { PAUSE_MS = 100 }; /* between two messages of a job */
 struct reporter {
     int socket;
     pthread_mutex_t lock; /* of all below; held while a message is sent, so that none follows the job's end */
-    pthread_cond_t work;  /* something is to be sent, later; on CLOCK_MONOTONIC */
+    pthread_cond_t work;  /* `now` is to be sent later; on CLOCK_MONOTONIC */
     const struct kind *kind;
-    const char *id; /* of the job; NULL: there is none */
+    const char *id; /* of the job; NULL: none */
     struct step_progress now;
-    bool told;    /* of this job something was sent */
+    bool told;    /* a message of this job was sent */
     bool waiting; /* `now` is to be sent at `due` */
-    bool gone;    /* the daemon is */
+    bool gone;    /* the daemon has closed the socket */
     double due;
 };
 

@@ -1,7 +1,7 @@
-/* worker_progress.h: a worker's reports of its job's progress, so many a second and no more, whatever the job does.
+/* worker_progress.h: sends a job's progress to the daemon, at a limited rate.
  *
- * What the job says is kept, and sent at once where the last message is long enough ago. Where it is not, a thread
- * sends what was said last when the time has come: a job that says "plan" and then nothing for a minute is seen there.
+ * A report is sent at once if the last message was long enough ago. Otherwise a thread sends the newest report when the
+ * interval is over, so that a job that reports "plan" and then nothing for a minute is shown in that step.
  */
 #ifndef MRIRECON_DAEMON_WORKER_PROGRESS_H
 #define MRIRECON_DAEMON_WORKER_PROGRESS_H
@@ -14,13 +14,13 @@ struct reporter;
  * ERR_NO_MEMORY, ERR_INTERNAL. */
 int reporter_create(struct reporter **out, int socket);
 
-/* A job begins. `kind` and `id` have to stay until it ends. */
+/* A job begins. `kind` and `id` must stay valid until it ends. */
 void reporter_begin(struct reporter *reporter, const struct kind *kind, const char *id);
 
-/* It has come so far; nothing is sent that was told before. Non-zero: the daemon is gone. */
+/* Report progress; a report equal to the last one is not sent. Non-zero: the daemon has closed the socket. */
 int reporter_tell(struct reporter *reporter, const struct step_progress *now);
 
-/* It has ended: nothing is sent of it when this returns. */
+/* The job has ended: nothing more is sent about it after this returns. */
 void reporter_end(struct reporter *reporter);
 
 #endif

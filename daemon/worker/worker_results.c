@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,17 +29,18 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
     return 0;
 }
 
-/* Files that one thread writes, from `first` to before `end`, and how that went. */
+/* Files [first, end) that one thread writes, and the outcome. */
 struct writing {
     const struct result_files *files;
     const struct job_outcome *outcome;
+    const struct made_files *made; /* NULL: they are not written yet */
     int first, end, rc;
     struct err failure;
 };
 
-/* Start write-back of small files early, so that the daemon's fsync finds less to do. Large ones are on the disk before
- * the daemon hears of them, for while it syncs it does nothing else for any job; piece by piece, so that a cancel can
- * end this process in between. The kernel reports a write-back error once per open file, and this may be where. */
+/* Start write-back of small files early, so that the daemon's fsync finds less to do. Sync large ones completely,
+ * because the daemon's scheduler does nothing else during an fsync; in pieces, so that a cancel can end this process in
+ * between. The kernel reports a write-back error once per open file: possibly here. */
 static int write_back(int file)
 {
     const off_t piece = 32 << 20;
@@ -53,9 +56,39 @@ static int write_back(int file)
     return 0;
 }
 
+static int bytes_write(int file, const char *bytes, size_t count)
+{
+    for (size_t at = 0; at < count;) {
+        const ssize_t put = write(file, bytes + at, count - at);
+        if (put < 0 && errno != EINTR)
+            return disk_failed("writing the results");
+        at += put > 0 ? (size_t)put : 0;
+    }
+    return 0;
+}
+
+/* An empty one stays empty: its result cannot be brought into that format. */
+static int file_copy(int memory, int file)
+{
+    struct stat there;
+    if (fstat(memory, &there) < 0)
+        return err_set(ERR_INTERNAL, "The results in memory cannot be read (%s).", strerror(errno));
+    const size_t count = (size_t)there.st_size;
+    if (count == 0)
+        return 0;
+    char *bytes = mmap(NULL, count, PROT_READ, MAP_SHARED | MAP_POPULATE, memory, 0);
+    if (bytes == MAP_FAILED)
+        return err_no_memory("%zu bytes of results", count);
+    int rc = bytes_write(file, bytes, count);
+    munmap(bytes, count);
+    return rc == 0 ? write_back(file) : rc;
+}
+
 static int file_write(const struct writing *writing, int i)
 {
     const struct result_files *files = writing->files;
+    if (writing->made)
+        return file_copy(writing->made->memory[i], files->fds[i]);
     const struct result_file file = files->file[i];
     const char *name = files->kind->results[file.result].name;
     const struct job_result *result = job_outcome_find(writing->outcome, name);
@@ -63,7 +96,7 @@ static int file_write(const struct writing *writing, int i)
         return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a bug in the server.", name);
     int rc = result->write(result->of, file.format, files->fds[i]);
     if (rc == ERR_NOT_ACCEPTABLE && file.format > 0)
-        return 0; /* the file stays empty, and the job has its result in the native format all the same */
+        return 0; /* the file stays empty; the job still has its result in the native format */
     return rc == 0 ? write_back(files->fds[i]) : rc;
 }
 
@@ -76,7 +109,7 @@ static void *files_write(void *context)
     return NULL;
 }
 
-/* What was written is no more than what was promised before it was computed. */
+/* Check that no more was written than the kind announced before computing. */
 static int promise_check(const struct result_files *files, const struct job_outcome *outcome)
 {
     uint64_t written = 0;
@@ -91,14 +124,15 @@ static int promise_check(const struct result_files *files, const struct job_outc
                      (unsigned long long)written, (unsigned long long)outcome->most_bytes);
 }
 
-/* The first file in a thread of its own, and beside it the others, which take longer: a thread that starts has none of
- * the memory yet that this one has. */
-int result_files_write(const struct result_files *files, const struct job_outcome *outcome)
+/* A new thread writes the first file while this one writes the others, which take longer: this thread can reuse its
+ * memory, a new one must allocate. */
+static int files_fill(const struct result_files *files, const struct job_outcome *outcome,
+                      const struct made_files *made)
 {
     pthread_t thread;
     double start = clock_seconds();
-    struct writing first = {.files = files, .outcome = outcome, .end = 1};
-    struct writing others = {.files = files, .outcome = outcome, .first = 1, .end = files->count};
+    struct writing first = {.files = files, .outcome = outcome, .made = made, .end = 1};
+    struct writing others = {.files = files, .outcome = outcome, .made = made, .first = 1, .end = files->count};
     bool beside = files->count > 1 && pthread_create(&thread, NULL, files_write, &first) == 0;
     if (!beside)
         files_write(&first);
@@ -106,9 +140,58 @@ int result_files_write(const struct result_files *files, const struct job_outcom
         files_write(&others);
     if (beside)
         pthread_join(thread, NULL);
-    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
+    json_t *stages = json_object_get(outcome->report, "stages");
+    const double before = json_number_value(json_object_get(stages, "write"));
+    json_object_set_new(stages, "write", json_real(before + clock_seconds() - start));
     const struct writing *failed = first.rc != 0 ? &first : &others;
     return failed->rc == 0 ? promise_check(files, outcome) : err_restore(&failed->failure);
+}
+
+int result_files_write(const struct result_files *files, const struct job_outcome *outcome)
+{
+    return files_fill(files, outcome, NULL);
+}
+
+/* ---- in memory ---- */
+
+int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind, const json_t *names)
+{
+    const int count = (int)json_array_size(names);
+    *made = (struct made_files){.count = 0};
+    for (; made->count < count && made->count < KIND_MAX_FILES; made->count++) {
+        made->memory[made->count] = memfd_create("mrirecon-result", MFD_CLOEXEC);
+        if (made->memory[made->count] < 0)
+            break;
+    }
+    int rc = made->count == count ? 0 : err_no_memory("%d results", count);
+    if (rc == 0)
+        rc = result_files_read(files, kind, names, made->memory, count);
+    if (rc == 0)
+        memcpy(made->file, files->file, sizeof made->file);
+    else
+        made_files_free(made);
+    return rc;
+}
+
+void made_files_free(struct made_files *made)
+{
+    for (int i = 0; i < made->count; i++)
+        close(made->memory[i]);
+    made->count = 0;
+    made->written = false;
+}
+
+bool made_files_match(const struct made_files *made, const struct result_files *files)
+{
+    bool same = made->count == files->count;
+    for (int i = 0; i < made->count && same; i++)
+        same = made->file[i].result == files->file[i].result && made->file[i].format == files->file[i].format;
+    return same;
+}
+
+int made_files_copy(const struct made_files *made, const struct result_files *files, const struct job_outcome *outcome)
+{
+    return files_fill(files, outcome, made);
 }
 
 void live_file_show(void *of_job, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),

@@ -1,4 +1,4 @@
-/* worker_results.h: the files of a job's results, which came as descriptors with its message (daemon/wire.h). */
+/* worker_results.h: the files of a job's results, received as descriptors with its message (daemon/wire.h). */
 #ifndef MRIRECON_WORKER_RESULTS_H
 #define MRIRECON_WORKER_RESULTS_H
 
@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Files to be written; the first is the native one of the job's default result. */
+/* Files to write; the first is the native one of the job's default result. */
 struct result_files {
     const struct kind *kind;
     struct result_file file[KIND_MAX_FILES];
@@ -14,16 +14,25 @@ struct result_files {
     int count;
 };
 
-/* Where the images of a job are shown as soon as they are made (daemon/queue/live.h). One thread. */
-struct live_file {
-    int fd; /* the caller's; -1: nothing is shown */
-    int socket;
-    const char *id;
-    size_t shown;  /* images that are in the file, or cannot be shown */
-    int64_t bytes; /* that were told of, also by an attempt before this one */
+/* The bytes of files, written before there are any files: in memory. */
+struct made_files {
+    struct result_file file[KIND_MAX_FILES];
+    int memory[KIND_MAX_FILES]; /* memfds, owned */
+    int count;
+    bool written; /* the bytes are there */
 };
 
-/* For struct job_show: append images, and tell the daemon. Those that cannot be written come with the job's end. */
+/* A job's live file, to which images are appended as they are completed (daemon/queue/live.h). One thread. */
+struct live_file {
+    int fd; /* the caller's; -1: no live file */
+    int socket;
+    const char *id;
+    size_t shown;  /* images in the file, or skipped */
+    int64_t bytes; /* reported so far, also by an earlier attempt */
+};
+
+/* For struct job_show: append images, and report them to the daemon. Images that cannot be written are only in the
+ * result. */
 void live_file_show(void *file, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
                     const void *of);
 
@@ -31,9 +40,19 @@ void live_file_show(void *file, size_t count, size_t bytes, int (*write)(const v
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds,
                       int count);
 
-/* Write the job's results, and put the time that it took into its report. Not synced: the daemon does. Fails as
- * job_result.write(), disk_failed(), and with ERR_INTERNAL: the job lacks a result, or wrote more than it said it
- * would. */
+/* Write the job's results, and add the time to its report. The daemon syncs them. Fails as job_result.write(),
+ * disk_failed(), and with ERR_INTERNAL (the job lacks a result, or wrote more than announced). */
 int result_files_write(const struct result_files *files, const struct job_outcome *outcome);
+
+/* Memory for files of these names: `files` writes to it. Fails with ERR_BAD_REQUEST, ERR_NO_MEMORY; then there is none.
+ */
+int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind,
+                      const json_t *names);
+/* Zero is allowed. */
+void made_files_free(struct made_files *made);
+/* Whether `made` is of the same files, in the same order. */
+bool made_files_match(const struct made_files *made, const struct result_files *files);
+/* result_files_write() from there, once they are written. Fails likewise. */
+int made_files_copy(const struct made_files *made, const struct result_files *files, const struct job_outcome *outcome);
 
 #endif

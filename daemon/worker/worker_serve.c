@@ -1,9 +1,9 @@
 /* A worker under a daemon.
  *
- * Four threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
- * that a running job can be canceled and a ping is answered meanwhile. They share struct worker_process, under its
+ * Four threads. The main one owns the device and runs one job at a time. The reader receives the daemon's messages, so
+ * that a running job can be canceled and pings are answered while it runs. They share struct worker_process, under its
  * lock. Both send: a message is one packet and never interleaves with another. The third reads inputs (worker_fetch.h),
- * the next one while a job runs. A fourth reports progress that came too soon after the report before it
+ * the next one while a job runs. A fourth sends progress reports that came too soon after the last one
  * (worker_progress.h). */
 #include "daemon/worker/worker.h"
 
@@ -27,17 +27,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    STOP_SECONDS = 1, /* how long a running job may take to notice that the daemon is gone */
-    LOOK_MS = 2       /* between two looks at an input that arrives */
-};
+enum { STOP_SECONDS = 1 }; /* that a running job may take to notice that the daemon has closed the socket */
 
-/* A job as it arrives. Its files are the input, the results to be written, its checkpoint, if it keeps one, and its
- * live file, if a session waits for it. */
+/* A job as received. Its files are the input, the results, the checkpoint if the kind keeps one, and the live file if a
+ * session waits for images. */
 struct order {
     json_t *message; /* NULL: none */
     char id[128];
     int fds[WIRE_FDS], fd_count;
+    double received; /* CLOCK_MONOTONIC, s */
 };
 
 struct worker_process {
@@ -48,17 +46,18 @@ struct worker_process {
     struct fetcher *fetcher;
     struct ahead *ahead;
     struct reporter *reporter;
-    bool failed;                   /* the main thread's: the device has */
-    const struct kind_run *cached; /* these two are the main thread's: the kind whose cache it is */
+    bool failed, reported;         /* of the main thread: the device has failed; reports of `ahead` began */
+    const struct kind_run *cached; /* of the main thread, as is `cache`: the kind that the cache belongs to */
     void *cache;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
-    struct order order;                    /* waiting to be run; its id stays while it runs, "" where none does */
-    bool gone;                             /* the daemon closed its end */
-    bool told;                             /* an input arrives, which the main thread has not looked at */
-    size_t memory_available, memory_total; /* of the device, when it was last idle: the device is the main thread's */
-    atomic_bool cancel;                    /* the job order.id is to stop */
+    struct order order; /* the next job; order.id stays while it runs, "": none runs */
+    bool gone;          /* the daemon closed its end */
+    bool told;          /* the prepared input has changed, and the main thread has not checked yet */
+    size_t memory_available,
+        memory_total;   /* of the device, when it was last idle: only the main thread uses the device */
+    atomic_bool cancel; /* the job order.id was canceled */
 };
 
 /* ---- the reader ---- */
@@ -88,7 +87,7 @@ static const char *text_of(const json_t *message, const char *name)
     return text ? text : "";
 }
 
-/* The bytes of the live file that were told of; -1: no live file came with the message. */
+/* Bytes of the live file reported before; -1: the message has no live file. */
 static int64_t live_of(const json_t *message)
 {
     const json_t *live = json_object_get(message, "live");
@@ -108,7 +107,7 @@ static void job_receive(struct worker_process *w, json_t *message, const int *fd
     pthread_mutex_lock(&w->lock);
     bool taken = fd_count > 1 && *id && !*w->order.id;
     if (taken) {
-        w->order = (struct order){.message = json_incref(message), .fd_count = fd_count};
+        w->order = (struct order){.message = json_incref(message), .fd_count = fd_count, .received = clock_seconds()};
         snprintf(w->order.id, sizeof w->order.id, "%s", id);
         memcpy(w->order.fds, fds, (size_t)fd_count * sizeof *fds);
         w->cancel = false;
@@ -140,7 +139,16 @@ static int parameters_read(const json_t *job, const struct kind **kind, struct p
     return kind_check(*kind, values);
 }
 
-/* A hint: the job may be next. What is wrong with it is told when it begins. Takes `fds`. */
+/* What is to be computed ahead has changed: have the main thread look. */
+static void main_tell(struct worker_process *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->told = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* A hint: the job may be next. Its errors are reported when it begins. Takes `fds`. */
 static void prepare_receive(struct worker_process *w, const json_t *message, const int *fds, int fd_count)
 {
     const struct kind *kind;
@@ -152,15 +160,15 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
         return;
     }
     fetcher_prefetch(w->fetcher, id, kind, &values, fds[0], arriving);
-    if (!arriving) {
-        fds_close(fds + 1, fd_count - 1);
-        return;
-    }
-    ahead_expect(w->ahead, id, kind, &values, fd_count > 1 ? fds[1] : -1, live_of(message));
-    pthread_mutex_lock(&w->lock);
-    w->told = true;
-    pthread_cond_signal(&w->changed);
-    pthread_mutex_unlock(&w->lock);
+    struct expected expected = {.run = kind_run_find(kind),
+                                .values = values,
+                                .arriving = arriving,
+                                .files = json_incref(json_object_get(message, "files")),
+                                .live = fd_count > 1 ? fds[1] : -1,
+                                .shown = live_of(message)};
+    snprintf(expected.id, sizeof expected.id, "%s", id);
+    ahead_expect(w->ahead, &expected);
+    main_tell(w);
 }
 
 static void *reader(void *context)
@@ -189,6 +197,7 @@ static void *reader(void *context)
             if (strcmp(type, "forget") == 0) {
                 fetcher_forget(w->fetcher, text_of(message, "id"));
                 ahead_forget(w->ahead, text_of(message, "id"));
+                main_tell(w);
             }
             if (strcmp(type, "ping") == 0) {
                 status_send(w);
@@ -203,7 +212,7 @@ static void *reader(void *context)
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
     ahead_interrupt(w->ahead, "");
-    /* The main thread stops at its next report of progress; a device that hangs must not keep the process. */
+    /* The main thread stops at its next report of progress; if the device hangs, the process must end all the same. */
     sleep(STOP_SECONDS);
     _exit(0);
 }
@@ -216,7 +225,22 @@ static int progress(void *context, const struct step_progress *now)
     return w->cancel || reporter_tell(w->reporter, now);
 }
 
-/* The step that the job itself does not know of. */
+/* The same of a job that is computed ahead: it may have begun meanwhile, and is then reported like any other. */
+static int progress_ahead(void *context, const char *id, const struct kind *kind, const struct step_progress *now)
+{
+    struct worker_process *w = context;
+    pthread_mutex_lock(&w->lock);
+    const bool begun = strcmp(w->order.id, id) == 0;
+    pthread_mutex_unlock(&w->lock);
+    if (!begun)
+        return 0;
+    if (!w->reported)
+        reporter_begin(w->reporter, kind, w->order.id);
+    w->reported = true;
+    return progress(w, now);
+}
+
+/* The writing step, which the job does not report itself. */
 static void progress_write(struct worker_process *w, const struct kind *kind)
 {
     const int step = kind_step_writing(kind);
@@ -225,7 +249,7 @@ static void progress_write(struct worker_process *w, const struct kind *kind)
         reporter_tell(w->reporter, &now);
 }
 
-/* From here on the daemon may send the next job: the answer to this one is its sign. */
+/* After this answer the daemon may send the next job. */
 static void job_end(struct worker_process *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -245,8 +269,8 @@ static struct job_room room_read(const struct order *order, const struct result_
     };
 }
 
-/* What is kept from job to job of a kind; that of another is freed before, for it may take the device's memory. Without
- * memory for it nothing is kept. */
+/* The cache of a kind, kept from job to job. Another kind's is freed first, because it may occupy the device's memory.
+ * Without memory for a cache there is none. */
 static void *cache_of(struct worker_process *w, const struct kind_run *run)
 {
     if (w->cached != run && w->cache)
@@ -260,15 +284,32 @@ static void *cache_of(struct worker_process *w, const struct kind_run *run)
     return w->cache;
 }
 
-/* A job that runs. */
+/* A running job. */
 struct running {
     const struct kind *kind;
     struct result_files files;
-    void *input; /* the kind's */
-    struct job_outcome outcome;
+    struct ahead_job made; /* .input: the kind's */
 };
 
-/* Read the input, or take what was read ahead, and compute. */
+/* Whether the job was computed ahead, and may leave what it made: its files are the same, and there is room for them.
+ * Else it runs, and says what is wrong. */
+static bool is_made(struct running *job, const struct job_room *room, double begun)
+{
+    const struct job_outcome *outcome = &job->made.outcome;
+    const uint64_t bytes = outcome->most_bytes;
+    const bool fits = bytes > 0 && (!room->most || bytes <= room->most) && (!room->free || bytes <= room->free);
+    if (outcome->report && fits && made_files_match(&job->made.made, &job->files)) {
+        const double ended = job->made.ended < begun ? job->made.ended : begun;
+        json_object_set_new(outcome->report, "ahead_seconds",
+                            json_real(ended > job->made.begun ? ended - job->made.begun : 0));
+        return true;
+    }
+    job_outcome_free(&job->made.outcome);
+    made_files_free(&job->made.made);
+    return false;
+}
+
+/* Get the input, prefetched or not, and compute. */
 static int job_compute(struct worker_process *w, const struct order *order, const struct job_listener *listener,
                        struct running *job)
 {
@@ -276,37 +317,42 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
     const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
     int64_t shown = live_of(order->message);
     const void *ahead = ahead_of(w->ahead, order->id, &shown);
+    ahead_take(w->ahead, order->id, &job->made);
+    w->reported = false;
     const bool live = shown >= 0;
     const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1 - live]};
     struct live_file file = {
         .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};
     const struct job_show show = {&file, live_file_show};
-    double begun = clock_seconds();
+    const double begun = order->received;
     int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
     if (rc == 0)
         rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
                                order->fd_count - 1 - checkpoint - live);
-    if (rc == 0) {
-        reporter_begin(w->reporter, job->kind, order->id);
-        rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->input);
-    }
-    if (rc == 0) {
+    if (rc != 0)
+        return rc;
+    const struct job_room room = room_read(order, &job->files);
+    reporter_begin(w->reporter, job->kind, order->id);
+    const bool made = is_made(job, &room, begun);
+    if (!job->made.input)
+        rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->made.input);
+    if (rc == 0 && !made) {
         const struct kind_run *run = kind_run_find(job->kind);
         struct job_request request = worker_request(w->options, job->kind, &values, input, NULL);
         request.begun = begun;
         request.cache = cache_of(w, run);
-        request.room = room_read(order, &job->files);
+        request.room = room;
         request.checkpoint = checkpoint ? &kept : NULL;
         request.show = live ? &show : NULL;
         request.ahead = ahead;
-        rc = run->run(&job->outcome, w->dev, &request, listener, job->input);
+        rc = run->run(&job->made.outcome, w->dev, &request, listener, job->made.input);
     }
     if (rc == 0)
         progress_write(w, job->kind);
     return rc;
 }
 
-/* Run the job and answer; its files are closed by then. Non-zero where the device is gone. */
+/* Run the job, close its files, and answer. Non-zero: the device has failed. */
 static int job_run(struct worker_process *w, const struct order *order)
 {
     const struct job_listener listener = {w, progress};
@@ -314,24 +360,28 @@ static int job_run(struct worker_process *w, const struct order *order)
     int rc = job_compute(w, order, &listener, &job);
     bool computed = rc == 0;
     if (computed)
-        rc = result_files_write(&job.files, &job.outcome);
+        rc = job.made.made.written ? made_files_copy(&job.made.made, &job.files, &job.made.outcome)
+                                   : result_files_write(&job.files, &job.made.outcome);
     bool put_back = rc == ERR_SPOOL_FULL || (computed && disk_is_cause(rc));
     fds_close(order->fds, order->fd_count);
     reporter_end(w->reporter);
     job_end(w);
     if (rc == 0) {
-        json_t *message = json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", job.outcome.report);
+        json_t *message =
+            json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", job.made.outcome.report);
         rc = wire_send(w->socket, message, NULL, 0);
         json_decref(message);
     }
-    /* A device that failed stays failed for this process: the daemon starts another. */
+    /* After a device failure this process cannot use it any more; the daemon starts another. */
     bool fatal = rc == ERR_DEVICE;
     if (rc != 0)
         failed_send(w, order->id, fatal, put_back);
-    job_outcome_free(&job.outcome);
+    job_outcome_free(&job.made.outcome);
+    made_files_free(&job.made.made);
     ahead_end(w->ahead, order->id);
-    if (job.input)
-        kind_run_find(job.kind)->input_free(job.input); /* it takes the kernel a while, and the daemon has its answer */
+    if (job.made.input)
+        kind_run_find(job.kind)->input_free(
+            job.made.input); /* after the answer, because unmapping takes the kernel a while */
     return fatal;
 }
 
@@ -349,7 +399,8 @@ static int hello_send(struct worker_process *w)
     return rc;
 }
 
-/* While there is no job, under the lock: compute of an input that arrives, or wait. Fails with ERR_DEVICE. */
+/* While there is no job, under the lock: reconstruct what is complete of an arriving input, or wait. Fails with
+ * ERR_DEVICE. */
 static int spend_time(struct worker_process *w)
 {
     int rc = 0;
@@ -363,13 +414,13 @@ static int spend_time(struct worker_process *w)
     if (rc != 0 || w->order.message || w->gone || w->told)
         return rc;
     if (run)
-        thread_cond_wait(&w->changed, &w->lock, clock_seconds() + 1e-3 * LOOK_MS);
+        thread_cond_wait(&w->changed, &w->lock, clock_seconds() + ahead_pause(w->ahead));
     else
         pthread_cond_wait(&w->changed, &w->lock);
     return 0;
 }
 
-/* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end, or where the
+/* Between jobs: note the device's memory, for pings, and wait. The order is the caller's; none at the end, or if the
  * device fails. */
 static struct order order_wait(struct worker_process *w)
 {
@@ -392,11 +443,12 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
 {
     struct worker_process worker = {
         .socket = socket, .landlock = landlock, .dev = dev, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER};
+    const struct ahead_listener listener = {&worker, progress_ahead};
     pthread_t thread;
     int status = 0;
     thread_cond_init(&worker.changed);
     if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
-        ahead_create(&worker.ahead, worker.fetcher, options, socket) != 0)
+        ahead_create(&worker.ahead, worker.fetcher, options, socket, &listener) != 0)
         return 1;
     if (hello_send(&worker) != 0)
         return 1;
@@ -408,9 +460,12 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         fetcher_tend(worker.fetcher);
         status = fatal ? 1 : 0;
     }
-    if (worker.failed)
+    if (worker.failed) {
+        /* A job may have been sent meanwhile: an id would miss it. */
+        failed_send(&worker, "", true, false);
         status = 1;
-    /* The reader never ends by itself, and uses `worker`: the process ends with both. */
+    }
+    /* The reader uses `worker` and never returns: the process must end now. */
     if (worker.cache)
         worker.cached->cache_free(worker.cache);
     dev_free(dev);

@@ -34,9 +34,9 @@ static int library_load(const char *path, const struct dev_leaf **leaf)
     return 0;
 }
 
-/* Find the GPU's leaves where an installation, a bundle or a build folder keeps mrirecon-gpu.so, seen from the program.
- * *leaf is NULL, and `note` tells the reason, if there is no such file. A file that cannot be loaded is a failure: the
- * installation is broken, and computing on the CPU instead would hide that. */
+/* Find mrirecon-gpu.so, relative to the program, as in an installation, a bundle or a build folder. *leaf is NULL, and
+ * `note` has the reason, if there is no such file. A file that cannot be loaded is a failure: the installation is
+ * broken, and computing on the CPU instead would hide that. */
 static int gpu_leaf(const struct dev_leaf **leaf, char *note, size_t note_size)
 {
     static const char *const places[] = {"/../lib/mrirecon/mrirecon-gpu.so", "/mrirecon-gpu.so"};
@@ -64,6 +64,7 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
     if (!dev)
         return err_no_memory("a device");
     dev->threads = threads > 0 ? threads : cores_available();
+    dev->parts = 1;
     if (kind != DEV_CPU) {
         int rc = gpu_leaf(&dev->leaf, dev->note, sizeof dev->note);
         if (rc) {
@@ -99,8 +100,44 @@ void dev_free(struct dev *dev)
 {
     if (!dev)
         return;
+    for (int p = 1; p < dev->parts; p++)
+        dev_free(dev->part[p - 1]);
     dev->leaf->close(dev);
     free(dev);
+}
+
+int dev_join(struct dev *dev, int index)
+{
+    struct dev *part = NULL;
+    if (dev->parts == DEV_PARTS_MOST)
+        return err_set(ERR_BAD_PARAMETER, "At most %d devices share one job.", DEV_PARTS_MOST);
+    int rc = dev_create(&part, dev->gpu ? DEV_GPU : DEV_CPU, index, dev->threads);
+    if (rc)
+        return rc;
+    const size_t length = strlen(dev->name);
+    snprintf(dev->name + length, sizeof dev->name - length, " + %s", part->name);
+    dev->part[dev->parts++ - 1] = part;
+    return 0;
+}
+
+int dev_parts(const struct dev *dev)
+{
+    return dev->parts;
+}
+
+struct dev *dev_part(struct dev *dev, int part)
+{
+    return part == 0 ? dev : dev->part[part - 1];
+}
+
+int dev_finish(struct dev *dev)
+{
+    return dev->leaf->finish(dev);
+}
+
+int dev_copy(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes)
+{
+    return bytes == 0 ? 0 : to->leaf->copy(to, there, from, here, bytes);
 }
 
 bool dev_is_gpu(const struct dev *dev)

@@ -1,6 +1,6 @@
 /* dev.h: a compute device (the CPU, or one GPU): its memory.
  *
- * A struct dev belongs to one thread at a time. Memory of a device is given back to the same device. On the CPU, device
+ * A struct dev belongs to one thread at a time. Memory of a device is released to the same device. On the CPU, device
  * memory is ordinary memory, aligned to 64 bytes; code outside *_cpu.c must not rely on that.
  */
 #ifndef MRIRECON_DEV_H
@@ -16,21 +16,25 @@ struct dev;
 
 enum dev_kind { DEV_AUTO, DEV_CPU, DEV_GPU };
 
-enum { DEV_GPUS_MOST = 64 }; /* of a machine, that are looked at */
+enum {
+    DEV_GPUS_MOST = 64, /* of a machine; further ones are ignored */
+    DEV_PARTS_MOST = 8
+};
 
-/* Open a device. DEV_GPU takes GPU `index`; DEV_AUTO the first GPU that can be used, and the CPU if there is none
- * (dev_note says why). `threads` is the number of CPU threads to use, 0 for one per available core.
- * Fails with ERR_NO_DEVICE (DEV_GPU asked for, none usable), ERR_NO_MEMORY, ERR_DEVICE; with ERR_INTERNAL if a
- * mrirecon-gpu.so is beside the program but does not fit it, also for DEV_AUTO. */
+/* Open a device. DEV_GPU opens GPU `index`; DEV_AUTO the first usable GPU, and the CPU if there is none (dev_note() has
+ * the reason). `threads`: number of CPU threads, 0 for one per available core. Fails with ERR_NO_DEVICE (DEV_GPU
+ * without a usable GPU), ERR_NO_MEMORY, ERR_DEVICE; ERR_INTERNAL if mrirecon-gpu.so exists but is incompatible with the
+ * program, also for DEV_AUTO. */
 int dev_create(struct dev **out, enum dev_kind kind, int index, int threads);
 void dev_free(struct dev *dev);
 
 bool dev_is_gpu(const struct dev *dev);
 const char *dev_name(const struct dev *dev); /* "cpu (AVX-512, 2 threads)", "gpu 0 (NVIDIA H200)" */
-const char *dev_note(const struct dev *dev); /* why DEV_AUTO took the CPU; "" otherwise */
+const char *dev_note(const struct dev *dev); /* why DEV_AUTO chose the CPU; "" otherwise */
 int dev_threads(const struct dev *dev);
 
-/* The machine's usable GPUs, `dev` among them if it is one: bit i is GPU i. 0 for DEV_CPU, which looks for none. */
+/* The machine's usable GPUs, `dev` among them if it is one: bit i is GPU i. 0 for DEV_CPU, which does not look for any.
+ */
 uint64_t dev_gpus(const struct dev *dev);
 
 /* Bytes free and in all. Fails with ERR_DEVICE. */
@@ -44,13 +48,26 @@ void dev_release(struct dev *dev, void *memory); /* NULL is allowed */
 int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes);
 int dev_download(struct dev *dev, void *host, const void *device, size_t bytes);
 
-/* An upload beside the work that the device has: it may begin at once, so nothing under way may touch the memory. On
- * return the host's may change; what is asked of the device after dev_upload_order() finds the bytes there. Fail with
- * ERR_DEVICE. */
+/* An upload concurrent with the device's work: it may begin at once, so no work in progress may use the memory. On
+ * return the host's memory may change; work started after dev_upload_order() sees the bytes. Fail with ERR_DEVICE. */
 int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t bytes);
 int dev_upload_order(struct dev *dev);
 
 int dev_zero(struct dev *dev, void *device, size_t bytes);
+
+/* Wait for the device's work. Fails with ERR_DEVICE. */
+int dev_finish(struct dev *dev);
+
+/* Copy between two devices of the same kind, or within one: after the earlier work of both, and before their later
+ * work. Fails with ERR_DEVICE. */
+int dev_copy(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes);
+
+/* Add devices of the same kind to `dev`: work that can be divided (recon/mri/sense.h) is shared by all parts; the
+ * device itself is part 0. The parts belong to the same thread, and to `dev`, which frees them. dev_join() fails as
+ * dev_create(), and with ERR_BAD_PARAMETER for more than DEV_PARTS_MOST parts. */
+int dev_join(struct dev *dev, int index);
+int dev_parts(const struct dev *dev);
+struct dev *dev_part(struct dev *dev, int part);
 
 /* The address at which the host itself may read and write device memory: the CPU's own; NULL for a GPU's. */
 void *dev_direct(const struct dev *dev, void *device);

@@ -16,7 +16,7 @@ static int cpu_open(struct dev *dev, int index)
         return err_set(ERR_NO_DEVICE,
                        "This program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s.",
                        dev->note[0] != '\0' ? ": " : "", dev->note);
-    /* As range_cpu.c chooses its loops. */
+    /* The same choice as range_cpu.c's. */
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -71,6 +71,12 @@ static int cpu_nothing(struct dev *dev)
     return 0;
 }
 
+static int cpu_copy_between(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes)
+{
+    (void)from;
+    return cpu_copy(to, there, here, bytes);
+}
+
 static int cpu_zero(struct dev *dev, void *memory, size_t bytes)
 {
     (void)dev;
@@ -90,9 +96,12 @@ const struct dev_leaf dev_leaf_cpu = {
     .upload_order = cpu_nothing,
     .download = cpu_copy,
     .zero = cpu_zero,
+    .finish = cpu_nothing,
+    .copy = cpu_copy_between,
     .nufft = &nufft_leaf_cpu,
     .convolution = &convolution_leaf_cpu,
     .range = &range_leaf_cpu,
     .vec = &vec_leaf_cpu,
     .sparse = &sparse_leaf_cpu,
+    .fft = &fft_leaf_cpu,
 };

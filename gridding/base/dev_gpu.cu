@@ -39,7 +39,7 @@ int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what)
     }
     cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, gpu->pool, gpu->stream);
     if (status == cudaErrorMemoryAllocation) {
-        /* The pool may hold enough in slots of the wrong size: give them back to the driver and ask again. */
+        /* The pool may have enough memory in blocks of the wrong size: return them to the driver and try again. */
         cudaGetLastError();
         int rc = gpu_finish(gpu, what);
         if (!rc)
@@ -67,7 +67,7 @@ int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what)
 
 void gpu_release(struct gpu *gpu, void *memory)
 {
-    /* A failure here is sticky and is met again by the next call that can report it. */
+    /* A failure here is sticky, and is reported by the next call. */
     if (memory)
         (void)cudaFreeAsync(memory, gpu->stream);
 }

@@ -1,7 +1,7 @@
-/* dev_gpu.cuh: one GPU as the GPU leaves see it. Only .cu files include this.
+/* dev_gpu.cuh: one GPU, for the GPU leaves. Only .cu files include this.
  *
- * Every call and every launch is checked; a failure that the driver keeps (a "sticky" one) is reported as ERR_DEVICE
- * from then on, and the process has to end. All work of a device goes through its one stream.
+ * Every call and every launch is checked; a sticky failure is reported as ERR_DEVICE from then on, and the process must
+ * end. All work of a device goes through its one stream.
  */
 #ifndef MRIRECON_DEV_GPU_CUH
 #define MRIRECON_DEV_GPU_CUH
@@ -13,15 +13,20 @@
 
 struct gpu_stage;
 
+enum { GPU_SUMS = 1024 };
+
 struct gpu {
     int index;
     int multiprocessors;
-    size_t shared_most; /* bytes of shared memory one block may have */
+    size_t shared_most; /* bytes of shared memory per block */
     cudaStream_t stream;
-    cudaStream_t uploads; /* for those beside the work in `stream` */
+    cudaStream_t uploads; /* stream of uploads concurrent with the work in `stream` */
     cudaEvent_t uploaded; /* the last of these */
+    cudaEvent_t reached;  /* for other devices to wait for `stream` */
     cudaMemPool_t pool;
+    uint64_t peers; /* bit i: GPU i's access to the pool has been requested */
     struct gpu_stage *stage;
+    double *sums; /* [GPU_SUMS]: pinned host memory, written by kernels (vec_gpu.cu) */
 };
 
 static inline struct gpu *gpu_of(struct dev *dev)
@@ -32,7 +37,7 @@ static inline struct gpu *gpu_of(struct dev *dev)
 /* Make `gpu` the calling thread's current device. */
 int gpu_enter(const struct gpu *gpu);
 
-/* 0, or ERR_DEVICE with the sentence "`what`: the driver's words". */
+/* 0, or ERR_DEVICE with the sentence "`what`: the driver's message". */
 int gpu_check(cudaError_t status, const char *what);
 
 /* The last launch's status. */
@@ -45,7 +50,7 @@ static inline int gpu_launched(const char *kernel)
 int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what);
 void gpu_release(struct gpu *gpu, void *memory);
 
-/* Bytes an allocation can hope for: free on the device, and unused in the pool. */
+/* Bytes available for an allocation: free on the device, and unused in the pool. */
 int gpu_available(struct gpu *gpu, size_t *available, size_t *total);
 
 /* Wait for the stream. */
@@ -56,7 +61,7 @@ int gpu_stage_make(struct gpu_stage **out, int threads);
 void gpu_stage_free(struct gpu_stage *stage);
 
 /* Host to device in `stream`, a stream of this device. On return the host's memory has been read and may change; the
- * device's holds the bytes once the stream has come that far. */
+ * copy is ordered in the stream. */
 int gpu_upload_start(struct gpu *gpu, cudaStream_t stream, void *device, const void *host, size_t bytes);
 
 /* Host to device and back, ordered in the device's stream; complete on return. */

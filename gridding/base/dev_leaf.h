@@ -1,7 +1,7 @@
-/* dev_leaf.h: what a kind of device must bring: the inside of dev.h. Only dev.c and the device leaves include this.
+/* dev_leaf.h: the functions of a kind of device, behind dev.h. Only dev.c and the device leaves include this.
  *
- * The CPU's leaves are linked in. The GPU's live in one shared object, mrirecon-gpu.so, that dev.c opens at run time
- * beside the program: a machine without CUDA runs the same binaries.
+ * The CPU's leaves are linked in. The GPU's are in a shared object, mrirecon-gpu.so, which dev.c loads at run time, so
+ * a machine without CUDA runs the same binaries.
  */
 #ifndef MRIRECON_DEV_LEAF_H
 #define MRIRECON_DEV_LEAF_H
@@ -16,24 +16,32 @@ struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
 struct range_leaf;  /* gridding/range/sums_leaf.h */
 struct sparse_leaf; /* gridding/sparse/sparse_leaf.h */
+struct fft_leaf;    /* gridding/fft/fft_leaf.h */
 
-/* The inside of vec.h: the same functions, on vectors of this device. */
+/* The functions of vec.h for this device. */
 struct vec_leaf {
+    int (*zero)(struct dev *dev, size_t n, struct c32 *x);
     int (*copy)(struct dev *dev, size_t n, const struct c32 *x, struct c32 *y);
     int (*axpy)(struct dev *dev, size_t n, float a, const struct c32 *x, struct c32 *y);
     int (*xpay)(struct dev *dev, size_t n, const struct c32 *x, float a, struct c32 *y);
     int (*scale)(struct dev *dev, size_t n, float a, struct c32 *x);
     int (*dot)(struct dev *dev, size_t n, const struct c32 *x, const struct c32 *y, double *dot);
+    int (*size_sum)(struct dev *dev, size_t n, const struct c32 *x, double *sum);
     int (*multiply)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y);
     int (*multiply_conj_add)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *y,
                              struct c32 *x);
+    int (*multiply_each)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y);
+    int (*multiply_conj_add_each)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *y,
+                                  struct c32 *x);
+    int (*wave)(struct dev *dev, size_t n, double a, const float *f, struct c32 *y);
+    int (*squares_add)(struct dev *dev, size_t n, int count, const struct c32 *x, float *squares);
     int (*soft)(struct dev *dev, size_t n, float t, struct c32 *x);
 };
 
 struct dev_leaf {
     int abi; /* DEV_LEAF_ABI */
-    /* Open device `index` (of a GPU; DEV_ANY: the first that can be used; ignored for the CPU) into dev->state, and
-     * write dev->name; a GPU's writes dev->gpus, also when it fails. */
+    /* Open device `index` (of a GPU; DEV_ANY: the first usable one; ignored for the CPU) into dev->state, and write
+     * dev->name; a GPU's writes dev->gpus, also when it fails. */
     int (*open)(struct dev *dev, int index);
     void (*close)(struct dev *dev);
     int (*memory)(struct dev *dev, size_t *available, size_t *total);
@@ -44,14 +52,17 @@ struct dev_leaf {
     int (*upload_order)(struct dev *dev);
     int (*download)(struct dev *dev, void *host, const void *device, size_t bytes);
     int (*zero)(struct dev *dev, void *device, size_t bytes);
+    int (*finish)(struct dev *dev);
+    int (*copy)(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes);
     const struct nufft_leaf *nufft;
     const struct convolution_leaf *convolution;
     const struct vec_leaf *vec;       /* NULL: this device has no vector arithmetic */
-    const struct range_leaf *range;   /* NULL: this device has no sums of limited range but those of a NUFFT */
-    const struct sparse_leaf *sparse; /* NULL: nor wavelets and differences */
+    const struct range_leaf *range;   /* NULL: this device has no sums of limited range except a NUFFT's */
+    const struct sparse_leaf *sparse; /* NULL: this device has no wavelets and differences */
+    const struct fft_leaf *fft;       /* NULL: this device has no transforms of one axis */
 };
 
-enum { DEV_LEAF_ABI = 11, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 13, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -59,20 +70,23 @@ struct dev {
     bool gpu;
     int threads;   /* CPU threads to use, >= 1 */
     uint64_t gpus; /* dev_gpus() */
+    int parts;     /* 1: itself alone */
+    struct dev *part[DEV_PARTS_MOST - 1];
     char name[128], note[256];
 };
 
 extern const struct dev_leaf dev_leaf_cpu;
-extern const struct vec_leaf vec_leaf_cpu;
-/* Named here, known only above. */
-extern const struct sparse_leaf sparse_leaf_cpu;
+extern const struct vec_leaf vec_leaf_cpu, vec_leaf_gpu;
+/* Declared here, defined in higher rooms. */
+extern const struct sparse_leaf sparse_leaf_cpu, sparse_leaf_gpu;
+extern const struct fft_leaf fft_leaf_cpu, fft_leaf_gpu;
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
 extern const struct range_leaf range_leaf_cpu, range_leaf_gpu;
-/* False in a build without FFTW (gridding/fft): the CPU then is no device. */
+/* False in a build without FFTW (gridding/fft): the CPU is then not available as a device. */
 bool fft_cpu_available(void);
 
-/* The one symbol of mrirecon-gpu.so. The err_ functions it calls are the host program's. */
+/* The only symbol that mrirecon-gpu.so exports. It calls the err_ functions of the host program. */
 #define DEV_GPU_SYMBOL "mrirecon_gpu_leaf"
 const struct dev_leaf *mrirecon_gpu_leaf(void);
 

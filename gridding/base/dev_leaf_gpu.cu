@@ -12,8 +12,12 @@ static void leaf_close(struct dev *dev)
         return;
     if (cudaSetDevice(gpu->index) == cudaSuccess) {
         gpu_stage_free(gpu->stage);
+        if (gpu->sums)
+            (void)cudaFreeHost(gpu->sums);
         if (gpu->uploads)
             (void)cudaStreamDestroy(gpu->uploads);
+        if (gpu->reached)
+            (void)cudaEventDestroy(gpu->reached);
         if (gpu->uploaded)
             (void)cudaEventDestroy(gpu->uploaded);
         if (gpu->pool)
@@ -28,7 +32,7 @@ static void leaf_close(struct dev *dev)
 static int open_stream_and_pool(struct gpu *gpu)
 {
     struct cudaMemPoolProps props;
-    uint64_t keep = UINT64_MAX; /* what a plan frees, the next plan takes again without asking the driver */
+    uint64_t keep = UINT64_MAX; /* the next plan reuses memory without a call of the driver */
     memset(&props, 0, sizeof props);
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
@@ -38,6 +42,8 @@ static int open_stream_and_pool(struct gpu *gpu)
         rc = gpu_check(cudaStreamCreateWithFlags(&gpu->uploads, cudaStreamNonBlocking), "Making a stream");
     if (!rc)
         rc = gpu_check(cudaEventCreateWithFlags(&gpu->uploaded, cudaEventDisableTiming), "Making an event");
+    if (!rc)
+        rc = gpu_check(cudaEventCreateWithFlags(&gpu->reached, cudaEventDisableTiming), "Making an event");
     if (!rc)
         rc = gpu_check(cudaMemPoolCreate(&gpu->pool, &props), "Making a memory pool");
     if (!rc)
@@ -93,6 +99,8 @@ static int leaf_open(struct dev *dev, int index)
         rc = open_stream_and_pool(gpu);
     if (!rc)
         rc = gpu_stage_make(&gpu->stage, dev->threads);
+    if (!rc)
+        rc = gpu_check(cudaMallocHost((void **)&gpu->sums, GPU_SUMS * sizeof *gpu->sums), "Pinning memory");
     if (rc)
         leaf_close(dev);
     else
@@ -111,7 +119,7 @@ static int leaf_alloc(struct dev *dev, size_t bytes, void **out)
     int rc = gpu_enter(gpu_of(dev));
     if (!rc)
         rc = gpu_alloc(gpu_of(dev), bytes, out, "A buffer");
-    return rc ? rc : gpu_finish(gpu_of(dev), "A buffer"); /* other streams may use it */
+    return rc ? rc : gpu_finish(gpu_of(dev), "A buffer"); /* it may be used in other streams */
 }
 
 static int leaf_upload(struct dev *dev, void *device, const void *host, size_t bytes)
@@ -138,7 +146,7 @@ static int leaf_upload_order(struct dev *dev)
 
 static void leaf_release(struct dev *dev, void *memory)
 {
-    /* An upload into it may be under way. */
+    /* An upload into it may be in progress. */
     if (leaf_upload_order(dev) == 0)
         gpu_release(gpu_of(dev), memory);
 }
@@ -158,25 +166,61 @@ static int leaf_zero(struct dev *dev, void *device, size_t bytes)
     return rc ? rc : gpu_finish(gpu, "Clearing memory");
 }
 
+static int leaf_finish(struct dev *dev)
+{
+    int rc = gpu_enter(gpu_of(dev));
+    return rc ? rc : gpu_finish(gpu_of(dev), "Waiting for the device");
+}
+
+/* Let `to` access the memory of `from` directly if the machine supports it; otherwise the driver copies through the
+ * host. */
+static int peer_allow(const struct gpu *to, struct gpu *from)
+{
+    int can = 0;
+    cudaMemAccessDesc access;
+    if (to->index == from->index || from->peers >> to->index & 1)
+        return 0;
+    from->peers |= (uint64_t)1 << to->index;
+    int rc = gpu_check(cudaDeviceCanAccessPeer(&can, to->index, from->index), "Asking for peer access");
+    memset(&access, 0, sizeof access);
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = to->index;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    return rc || !can ? rc : gpu_check(cudaMemPoolSetAccess(from->pool, &access, 1), "Allowing peer access");
+}
+
+/* Order later work of `later` after the present work of `earlier`. */
+static int stream_follow(const struct gpu *later, const struct gpu *earlier)
+{
+    int rc = gpu_enter(earlier);
+    if (!rc)
+        rc = gpu_check(cudaEventRecord(earlier->reached, earlier->stream), "Ordering devices");
+    if (!rc)
+        rc = gpu_enter(later);
+    return rc ? rc : gpu_check(cudaStreamWaitEvent(later->stream, earlier->reached, 0), "Ordering devices");
+}
+
+static int leaf_copy(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes)
+{
+    struct gpu *source = gpu_of(from), *target = gpu_of(to);
+    int rc = peer_allow(target, source);
+    if (!rc)
+        rc = peer_allow(source, target);
+    if (!rc)
+        rc = stream_follow(target, source);
+    if (!rc)
+        rc = gpu_check(cudaMemcpyPeerAsync(there, target->index, here, source->index, bytes, target->stream),
+                       "Copying between devices");
+    return rc ? rc : stream_follow(source, target); /* later work may overwrite the source */
+}
+
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     static const struct dev_leaf leaf = {
-        DEV_LEAF_ABI,
-        leaf_open,
-        leaf_close,
-        leaf_memory,
-        leaf_alloc,
-        leaf_release,
-        leaf_upload,
-        leaf_upload_begin,
-        leaf_upload_order,
-        leaf_download,
-        leaf_zero,
-        &nufft_leaf_gpu,
-        &convolution_leaf_gpu,
-        nullptr,         /* vec */
-        &range_leaf_gpu, /* range */
-        nullptr,         /* sparse */
+        DEV_LEAF_ABI,  leaf_open,       leaf_close,        leaf_memory,       leaf_alloc,
+        leaf_release,  leaf_upload,     leaf_upload_begin, leaf_upload_order, leaf_download,
+        leaf_zero,     leaf_finish,     leaf_copy,         &nufft_leaf_gpu,   &convolution_leaf_gpu,
+        &vec_leaf_gpu, &range_leaf_gpu, &sparse_leaf_gpu,  &fft_leaf_gpu,
     };
     return &leaf;
 }

@@ -21,7 +21,7 @@ static int row_of(int code)
     return code <= 0 && code > -ERR_COUNT ? -code : ERR_INTERNAL_INDEX;
 }
 
-/* Bytes of the UTF-8 character at `text`; 0: it is none, or one that controls or formats. */
+/* Bytes of the UTF-8 character at `text`; 0: invalid, or a control or formatting character. */
 static size_t character(const unsigned char *text)
 {
     size_t length = *text < 0x80                    ? 1
@@ -41,7 +41,7 @@ static size_t character(const unsigned char *text)
     return c < least[length] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || formats ? 0 : length;
 }
 
-/* Sentences quote text from outside, and a quotation may be cut within a character. */
+/* Sentences quote text from outside, and a quotation may be cut inside a character. */
 void err_clean(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {

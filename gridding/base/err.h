@@ -1,11 +1,11 @@
-/* err.h: how a failure is told.
+/* err.h: error codes and messages.
  *
- * A function that can fail returns 0, or a negative code of the table below after leaving one sentence for a person
- * in the calling thread's error slot: what was wrong, where, what was expected, what to do. The sentence is written
- * where the failure is found; callers pass the code up unchanged.
+ * A function that can fail returns 0, or a negative code of the table below after storing one sentence for a person in
+ * the calling thread's error slot: what was wrong, where, what was expected, what to do. The function that detects the
+ * failure writes the sentence; callers return the code unchanged.
  *
  * The table is the only list of failures in the project: the code, its stable kebab-case name (part of the HTTP API),
- * the HTTP status a service answers with, and its title.
+ * its HTTP status, and its title.
  */
 #ifndef MRIRECON_ERR_H
 #define MRIRECON_ERR_H
@@ -112,20 +112,20 @@ struct err {
 #define ERR_PRINTF(f, a)
 #endif
 
-/* Record a failure in the calling thread's slot, replacing what was there, and return `code`. Here and below, bytes
- * that may not stand in a sentence become "?": it may quote what others wrote. */
+/* Record a failure in the calling thread's slot, replacing an earlier one, and return `code`. Here and below, bytes
+ * that are not printable text become "?", because sentences may quote untrusted input. */
 int err_set(int code, const char *format, ...) ERR_PRINTF(2, 3);
 
-/* The same with what helps a program: the acquisition at fault, or the bytes wanted and there. */
+/* The same with numbers for programs: the acquisition at fault, or the bytes required and available. */
 int err_set_acquisition(int code, int64_t acquisition, const char *format, ...) ERR_PRINTF(3, 4);
 int err_set_bytes(int code, int64_t required, int64_t available, const char *format, ...) ERR_PRINTF(4, 5);
 
-/* ERR_NO_MEMORY, "Not enough memory for a plan.": the only wording for an allocation that failed. `what` is the format
- * of what the memory was for ("a plan", "%zu samples"), without a full stop; `required`: the bytes wanted. */
+/* ERR_NO_MEMORY, "Not enough memory for a plan.": the only wording for an allocation that failed. `what`, a format,
+ * names the purpose of the memory ("a plan", "%zu samples"), without a full stop; `required`: its bytes. */
 int err_no_memory(const char *what, ...) ERR_PRINTF(1, 2);
 int err_no_memory_bytes(size_t required, const char *what, ...) ERR_PRINTF(2, 3);
 
-/* Put words before the text of the failure in the slot ("scan.h5: "), and return its code. */
+/* Prepend words to the text of the failure in the slot ("scan.h5: "), and return its code. */
 int err_prefix(const char *format, ...) ERR_PRINTF(1, 2);
 
 /* The calling thread's last failure. Valid until the thread's next failure. Never NULL. */
@@ -134,11 +134,11 @@ const struct err *err_last(void);
 /* Copy a failure (from another thread or process) into the calling thread's slot and return its code. */
 int err_restore(const struct err *failure);
 
-/* Replace, in place, what is no text of one line in UTF-8: control and formatting characters, broken ones. Failures and
- * lines of the log pass through it. */
+/* Replace, in place, all bytes that are not one line of UTF-8 text: control and formatting characters, invalid
+ * sequences. Applied to failures and to log lines. */
 void err_clean(char *text);
 
-/* Of a code: its stable name, HTTP status, title. Unknown codes are described as ERR_INTERNAL. */
+/* The stable name, the HTTP status and the title of a code. Unknown codes are described as ERR_INTERNAL. */
 const char *err_name(int code);
 int err_status(int code);
 const char *err_title(int code);

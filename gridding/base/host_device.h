@@ -1,4 +1,4 @@
-/* host_device.h: functions that the C compiler and, for the device as well, the CUDA compiler see. */
+/* host_device.h: marks functions for the C compiler and, for host and device, the CUDA compiler. */
 #ifndef MRIRECON_HOST_DEVICE_H
 #define MRIRECON_HOST_DEVICE_H
 
@@ -8,8 +8,8 @@
 #define HOST_DEVICE
 #endif
 
-/* A product of doubles that is rounded before it is added to anything: the same on both. (x86-64 as such has no
- * instruction that joins the two; nvcc would.) */
+/* A product of doubles that is rounded before any addition, so that host and device agree: baseline x86-64 has no fused
+ * multiply-add, but nvcc would use one. */
 #ifdef __CUDA_ARCH__
 #define ROUNDED_PRODUCT(a, b) __dmul_rn(a, b)
 #else

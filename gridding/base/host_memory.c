@@ -7,8 +7,8 @@
 
 #define UNKNOWN (SIZE_MAX / 2)
 
-/* What the file at `path` says in a line that begins with `name` and a number, or, where `name` is "", the number that
- * it begins with; UNKNOWN where it says nothing of the kind, or "max". */
+/* The number after `name` at the beginning of a line of the file `path`; if `name` is "", the number at the file's
+ * beginning. UNKNOWN if there is none, or "max". */
 static size_t number_read(const char *path, const char *name)
 {
     char line[256];
@@ -24,11 +24,11 @@ static size_t number_read(const char *path, const char *name)
     return value;
 }
 
-/* How a version of control groups names its files. */
+/* The names of a control-group version's files. */
 struct cgroup_files {
     const char *mount;
     const char *limits[2], *usage;
-    const char *cache[2]; /* lines of memory.stat: page cache that can be given up */
+    const char *cache[2]; /* lines of memory.stat: page cache that can be reclaimed */
 };
 static const struct cgroup_files versions[] = {
     /* 2, 1 */
@@ -49,7 +49,7 @@ static void group_count(const struct cgroup_files *files, const char *folder, si
         size_t one = number_read(path, "");
         limit = one < limit ? one : limit;
     }
-    if (limit >= *total) /* also without a limit: version 1 then has about 2^63 */
+    if (limit >= *total) /* true also without a limit, which version 1 shows as about 2^63 */
         return;
     snprintf(path, sizeof path, "%s/%s", folder, files->usage);
     size_t used = number_read(path, "");
@@ -63,8 +63,8 @@ static void group_count(const struct cgroup_files *files, const char *folder, si
     *available = left < *available ? left : *available;
 }
 
-/* Let the group `name` ("/system.slice/mrirecond.service") count, and all above it. In a container a name may be that
- * outside, of which nothing is mounted: then the mount itself is the container's. */
+/* Apply the limits of the group `name` ("/system.slice/mrirecond.service") and of all above it. In a container, `name`
+ * may be the group's name outside, which is not mounted; then the root of the mount is the container's group. */
 static void groups_count(const struct cgroup_files *files, const char *root, const char *name, size_t *available,
                          size_t *total)
 {

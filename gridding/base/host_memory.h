@@ -1,4 +1,4 @@
-/* host_memory.h: the host's memory, as far as this process may have it. */
+/* host_memory.h: the host memory available to this process. */
 #ifndef MRIRECON_HOST_MEMORY_H
 #define MRIRECON_HOST_MEMORY_H
 
@@ -8,15 +8,15 @@
 extern "C" {
 #endif
 
-/* Bytes that can be had without swapping, and in all: the machine's (/proc/meminfo), or less where a control group of
- * this process, or one above it, has a limit (memory.max and memory.high of version 2, memory.limit_in_bytes of version
- * 1). Page cache of a group counts as available, as the machine's does. SIZE_MAX / 2 each where nothing tells. */
+/* Bytes available without swapping, and in all: the machine's (/proc/meminfo), or less if a control group of this
+ * process, or one above it, has a limit (memory.max and memory.high of version 2, memory.limit_in_bytes of version 1).
+ * Page cache of a group counts as available, as the machine's does. SIZE_MAX / 2 each if unknown. */
 void host_memory(size_t *available, size_t *total);
 
-/* The same, read below the folder `root` in place of "/". */
+/* The same, read below the folder `root` instead of "/". */
 void host_memory_below(const char *root, size_t *available, size_t *total);
 
-/* What host_memory() says is available. */
+/* The available bytes of host_memory(). */
 size_t host_memory_available(void);
 
 #ifdef __cplusplus

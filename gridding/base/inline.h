@@ -1,8 +1,9 @@
-/* inline.h: functions whose constant arguments make a loop of their own out of each call: INLINE. */
+/* inline.h: INLINE marks functions that are specialised for the constant arguments of each call. */
 #ifndef MRIRECON_INLINE_H
 #define MRIRECON_INLINE_H
 
-/* Under sanitizers (and at -O2) one loop serves all calls: GCC takes up to a minute a file to instrument them all. */
+/* With sanitizers (and at -O2) they are not inlined: GCC needs up to a minute per file to instrument all specialised
+ * loops. */
 #ifdef __SANITIZE_ADDRESS__
 #define INLINE static inline
 #else

@@ -1,12 +1,12 @@
-/* listener.h: how long work tells its progress, and learns that it is to stop. */
+/* listener.h: progress and cancellation of long computations. */
 #ifndef MRIRECON_LISTENER_H
 #define MRIRECON_LISTENER_H
 
 #include <stddef.h>
 
-/* Called from the thread that called the work, many times a second: `done` of `most` units, neither falling nor above
- * `most`. The callee limits what it passes on. A result other than 0 ends the work, which then fails with it: a code of
- * err.h whose sentence the callee has set (ERR_CANCELED). NULL where a listener is a parameter: nobody listens. */
+/* Called many times a second in the thread that called the computation: `done` of `most` units, never decreasing. The
+ * callee limits the rate of messages. A non-zero return ends the computation, which then fails with that code of err.h;
+ * the callee has set its sentence (ERR_CANCELED). A listener parameter may be NULL. */
 struct listener {
     void *context;
     int (*progress)(void *context, size_t done, size_t most);

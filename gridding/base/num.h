@@ -1,4 +1,4 @@
-/* num.h: numbers that cross doors, and arithmetic on sizes that come from outside. */
+/* num.h: the complex type of public headers, and overflow-checked arithmetic on sizes. */
 #ifndef MRIRECON_NUM_H
 #define MRIRECON_NUM_H
 
@@ -15,7 +15,7 @@ struct c32 {
     float re, im;
 };
 
-/* *out = a * b (or a + b); false, and *out untouched, where that exceeds size_t. */
+/* *out = a * b (or a + b); false, and *out unchanged, on overflow. */
 static inline bool size_mul(size_t a, size_t b, size_t *out)
 {
     size_t r;

@@ -1,6 +1,6 @@
-/* stage_gpu.cu: between ordinary memory and the device through pinned buffers. The driver's own way copies ordinary
- * memory with one thread (10 GB/s where the bus carries 55). Here several threads take chunks in turn, each through two
- * pinned buffers of its own: while one is on the bus, the thread fills or empties the other. */
+/* stage_gpu.cu: transfers between pageable memory and the device through pinned buffers. The driver copies pageable
+ * memory with one thread (10 GB/s, while the bus has 55). Here several threads process chunks in turn, each with two
+ * pinned buffers: while one is being transferred, the thread fills or empties the other. */
 #include "gridding/base/dev_gpu.cuh"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <system_error>
 #include <thread>
 
-/* One chunk takes some 20 us on the bus, several times what starting a copy costs. */
+/* A chunk's transfer takes some 20 us, several times the cost of starting a copy. */
 static const size_t CHUNK = (size_t)1 << 20;
 enum { THREADS_MOST = 8 };
 
@@ -29,7 +29,7 @@ struct transfer {
     char *device, *host;
     size_t bytes;
     std::atomic<size_t> next;
-    std::atomic<int> failed; /* the first failure seen: a cudaError_t */
+    std::atomic<int> failed; /* the first failure, a cudaError_t */
 
     size_t length(size_t chunk) const
     {
@@ -71,7 +71,7 @@ static cudaError_t download_chunks(struct transfer *t, int thread)
         char *buffer = t->stage->pinned + (size_t)(2 * thread) * CHUNK;
         more = more && t->take(&chunk);
         if (more) {
-            status = cudaEventSynchronize(event[turn]); /* of an upload in another stream */
+            status = cudaEventSynchronize(event[turn]); /* an upload in another stream may use the buffer */
             if (status == cudaSuccess)
                 status = cudaMemcpyAsync(buffer + (size_t)turn * CHUNK, t->device + chunk * CHUNK, t->length(chunk),
                                          cudaMemcpyDeviceToHost, t->stream);
@@ -98,7 +98,7 @@ static void run_thread(struct transfer *t, int thread, bool up)
         t->failed.compare_exchange_strong(none, status);
 }
 
-/* Threads beside the caller's, one for every two chunks; where the system gives fewer, the others take their share. */
+/* Additional threads, one for every two chunks. If the system starts fewer, these do all the work. */
 static int run_transfer(struct gpu *gpu, cudaStream_t stream, void *device, void *host, size_t bytes, bool up)
 {
     std::lock_guard<std::mutex> turn(gpu->stage->busy);
@@ -109,7 +109,7 @@ static int run_transfer(struct gpu *gpu, cudaStream_t stream, void *device, void
         for (; started < wanted; started++)
             others[started] = std::thread(run_thread, &t, started, up);
     } catch (const std::system_error &) {
-        /* Those that did start take all. */
+        /* The threads that did start process all chunks. */
     }
     run_thread(&t, 0, up);
     for (int i = 1; i < started; i++)

@@ -1,8 +1,8 @@
 /* vec_cpu.c: vector arithmetic on the CPU. Loops run over plain floats, which the compiler turns into vector
  * instructions; threads share a vector's blocks. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/base/vec_element.h"
 
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -10,6 +10,13 @@ enum {
     SUMS = 256,              /* parts of a dot product, summed in their order */
     LANES = 8                /* independent sums of a part, so that it vectorises without reordering */
 };
+
+static int zero(struct dev *dev, size_t n, struct c32 *x)
+{
+    (void)dev;
+    memset(x, 0, n * sizeof *x);
+    return 0;
+}
 
 static int copy(struct dev *dev, size_t n, const struct c32 *x, struct c32 *y)
 {
@@ -22,7 +29,7 @@ static int axpy(struct dev *dev, size_t n, float a, const struct c32 *x, struct 
 {
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++)
-        y[i] = (struct c32){y[i].re + a * x[i].re, y[i].im + a * x[i].im};
+        y[i] = element_axpy(a, x[i], y[i]);
     return 0;
 }
 
@@ -30,7 +37,7 @@ static int xpay(struct dev *dev, size_t n, const struct c32 *x, float a, struct 
 {
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++)
-        y[i] = (struct c32){x[i].re + a * y[i].re, x[i].im + a * y[i].im};
+        y[i] = element_axpy(a, y[i], x[i]);
     return 0;
 }
 
@@ -38,7 +45,7 @@ static int scale(struct dev *dev, size_t n, float a, struct c32 *x)
 {
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++)
-        x[i] = (struct c32){a * x[i].re, a * x[i].im};
+        x[i] = element_scale(a, x[i]);
     return 0;
 }
 
@@ -49,9 +56,9 @@ static double dot_part(const struct c32 *x, const struct c32 *y, size_t first, s
     size_t i = first;
     for (; i + LANES <= last; i += LANES)
         for (size_t l = 0; l < LANES; l++)
-            lane[l] += (double)x[i + l].re * (double)y[i + l].re + (double)x[i + l].im * (double)y[i + l].im;
+            lane[l] += element_dot(x[i + l], y[i + l]);
     for (; i < last; i++)
-        lane[(i - first) % LANES] += (double)x[i].re * (double)y[i].re + (double)x[i].im * (double)y[i].im;
+        lane[(i - first) % LANES] += element_dot(x[i], y[i]);
     for (size_t l = 0; l < LANES; l++)
         sum += lane[l];
     return sum;
@@ -72,12 +79,37 @@ static int dot(struct dev *dev, size_t n, const struct c32 *x, const struct c32 
     return 0;
 }
 
+static double size_part(const struct c32 *x, size_t first, size_t last)
+{
+    double lane[LANES] = {0}, sum = 0;
+    for (size_t i = first; i < last; i++)
+        lane[(i - first) % LANES] += element_size(x[i]);
+    for (size_t l = 0; l < LANES; l++)
+        sum += lane[l];
+    return sum;
+}
+
+static int size_sum(struct dev *dev, size_t n, const struct c32 *x, double *out)
+{
+    double part[SUMS];
+    const size_t length = (n + SUMS - 1) / SUMS;
+    *out = 0;
+#pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
+    for (size_t p = 0; p < SUMS; p++) {
+        size_t first = p * length < n ? p * length : n, last = first + length < n ? first + length : n;
+        part[p] = size_part(x, first, last);
+    }
+    for (size_t p = 0; p < SUMS; p++)
+        *out += part[p];
+    return 0;
+}
+
 static int multiply(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y)
 {
     for (int c = 0; c < count; c++, m += n, y += n)
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
         for (size_t i = 0; i < n; i++)
-            y[i] = (struct c32){m[i].re * x[i].re - m[i].im * x[i].im, m[i].re * x[i].im + m[i].im * x[i].re};
+            y[i] = element_multiply(m[i], x[i]);
     return 0;
 }
 
@@ -87,29 +119,65 @@ static int multiply_conj_add(struct dev *dev, size_t n, int count, const struct 
     for (int c = 0; c < count; c++, m += n, y += n)
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
         for (size_t i = 0; i < n; i++)
-            x[i] = (struct c32){x[i].re + (m[i].re * y[i].re + m[i].im * y[i].im),
-                                x[i].im + (m[i].re * y[i].im - m[i].im * y[i].re)};
+            x[i] = element_multiply_conj_add(m[i], y[i], x[i]);
+    return 0;
+}
+
+static int multiply_each(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y)
+{
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++)
+        rc = multiply(dev, n, 1, m, x + (size_t)c * n, y + (size_t)c * n);
+    return rc;
+}
+
+static int multiply_conj_add_each(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *y,
+                                  struct c32 *x)
+{
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++)
+        rc = multiply_conj_add(dev, n, 1, m, y + (size_t)c * n, x + (size_t)c * n);
+    return rc;
+}
+
+static int wave(struct dev *dev, size_t n, double a, const float *f, struct c32 *y)
+{
+#pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++)
+        y[i] = element_wave(a, f[i]);
+    return 0;
+}
+
+static int squares_add(struct dev *dev, size_t n, int count, const struct c32 *x, float *squares)
+{
+    for (int c = 0; c < count; c++, x += n)
+#pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
+        for (size_t i = 0; i < n; i++)
+            squares[i] = element_square_add(x[i], squares[i]);
     return 0;
 }
 
 static int soft(struct dev *dev, size_t n, float t, struct c32 *x)
 {
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++) {
-        const float size = sqrtf(x[i].re * x[i].re + x[i].im * x[i].im);
-        const float keep = size <= t ? 0 : 1 - t / size;
-        x[i] = (struct c32){keep * x[i].re, keep * x[i].im};
-    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = element_soft(t, x[i]);
     return 0;
 }
 
 const struct vec_leaf vec_leaf_cpu = {
+    .zero = zero,
     .copy = copy,
     .axpy = axpy,
     .xpay = xpay,
     .scale = scale,
     .dot = dot,
+    .size_sum = size_sum,
     .multiply = multiply,
     .multiply_conj_add = multiply_conj_add,
+    .multiply_each = multiply_each,
+    .multiply_conj_add_each = multiply_conj_add_each,
+    .wave = wave,
+    .squares_add = squares_add,
     .soft = soft,
 };

@@ -16,13 +16,13 @@ struct fft_columns;
 int fft_columns_create(struct fft_columns **out, int n, int columns, int sign);
 void fft_columns_free(struct fft_columns *fft);
 
-/* Transforms in[n][columns], rows of which lie `pitch` values apart; returns where the result is, which is a or b, each
- * [n][columns] and aligned to 64 bytes. `in` may be b, with pitch = columns, and stays as it is where it is neither.
- * May be called by several threads at once, on different memory. */
+/* Transforms in[n][columns], whose rows are `pitch` values apart; returns the result, which is in a or b, each
+ * [n][columns] and aligned to 64 bytes. `in` may be b, with pitch = columns; if it is neither a nor b, it is not
+ * changed. May be called by several threads at once, on different memory. */
 struct c32 *fft_columns_run(const struct fft_columns *fft, const struct c32 *in, size_t pitch, struct c32 *a,
                             struct c32 *b);
 
-/* ---- of columns.c and the instruction sets ---- */
+/* ---- for columns.c and the instruction sets ---- */
 
 enum { COLUMNS_STAGES = 12, COLUMNS_RADIX_MOST = 10 };
 
@@ -39,7 +39,7 @@ struct columns_stage {
 };
 
 struct columns_leaf {
-    /* Rows of `from` lie `pitch` values apart, those of `to` side by side. */
+    /* Rows of `from` are `pitch` values apart, those of `to` adjacent. */
     void (*run)(const struct columns_stage *stage, const struct c32 *from, size_t pitch, struct c32 *to);
 };
 

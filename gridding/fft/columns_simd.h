@@ -1,6 +1,6 @@
 /* columns_simd.h: a stage of columns.h for one instruction set; columns_sse2.c, columns_avx2.c and columns_avx512.c
- * define LANES, the floats of a vector (4 where nothing is said), include it, and are compiled with that set's flags. A
- * vector holds LANES / 2 neighbouring complex values of a row. */
+ * define LANES, the floats of a vector (default: 4), include it, and are compiled with that set's flags. A vector holds
+ * LANES / 2 neighbouring complex values of a row. */
 #include "gridding/base/inline.h"
 #include "gridding/fft/columns.h"
 
@@ -26,7 +26,7 @@ INLINE void store(float *p, vec v)
     *(vec_unaligned *)p = v;
 }
 
-/* Of each (re, im): (im, re). Pairs of floats, for all values of a vector. */
+/* Swap re and im of each value of a vector. */
 INLINE vec swapped(vec v)
 {
 #if LANES == 16
@@ -51,7 +51,7 @@ INLINE vec pairs(const float pair[2])
 #endif
 }
 
-/* Times exp(2 pi i x), and times s i where `i` is s (-1, 1) of all pairs. */
+/* Multiply by exp(2 pi i x); and by s i, `i` being s (-1, 1) in all pairs. */
 INLINE vec turned(vec v, const struct columns_twiddle *by)
 {
     return v * pairs(by->direct) + swapped(v) * pairs(by->swapped);
@@ -62,7 +62,7 @@ INLINE vec times_i(vec v, vec i)
     return swapped(v) * i;
 }
 
-/* Times exp(s 2 pi i x) of constants. */
+/* Multiply by a constant exp(s 2 pi i x). */
 INLINE vec turned_by(vec v, float re, float im, vec i)
 {
     return v * re + swapped(v) * (i * im);

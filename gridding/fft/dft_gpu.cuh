@@ -1,5 +1,6 @@
 /* dft_gpu.cuh: DFTs of 2 to 10, 12 and 16 points with exponent +, in a thread's registers, in place, in natural order:
- * the butterflies of fft_gpu.cu. */
+ * the butterflies of fft_gpu.cu. Those of 16 points leave the cosine of each constant factor to the sum that the
+ * product goes into, where it costs nothing: (x - y tan, y + x tan) is two instructions, the whole product four. */
 #ifndef MRIRECON_DFT_GPU_CUH
 #define MRIRECON_DFT_GPU_CUH
 
@@ -28,6 +29,41 @@ static __device__ __forceinline__ float2 axpy(float s, float2 a, float2 b)
     return make_float2(fmaf(s, a.x, b.x), fmaf(s, a.y, b.y));
 }
 
+/* x^first - x^(first + 2) / (first + 2)! + ..: cos x or sin x, for the compiler. */
+static __host__ __device__ constexpr double power_series(double x, int first)
+{
+    double term = first ? x : 1, sum = term;
+    for (int i = first + 1; i < 40; i += 2) {
+        term *= -x * x / (i * (i + 1.0));
+        sum += term;
+    }
+    return sum;
+}
+
+/* exp(pi i N / 16) = i^quarters cos (1 + i tan), with the angle of the last factor between -pi / 4 and pi / 4. */
+template <int N> struct sixteenths {
+    static constexpr int quarters = (N + 4) / 8, rest = N - 8 * quarters;
+    static constexpr double cos = power_series(3.14159265358979323846 / 16 * rest, 0);
+    static constexpr double tan = power_series(3.14159265358979323846 / 16 * rest, 1) / cos;
+};
+
+/* a exp(pi i N / 16), less the factor sixteenths<N>::cos. */
+template <int N> static __device__ __forceinline__ float2 turn_but_cos(float2 a)
+{
+    constexpr int quarters = sixteenths<N>::quarters % 4, rest = sixteenths<N>::rest;
+    constexpr float tan = (float)sixteenths<N>::tan;
+    float2 b = a;
+    if constexpr (rest == 4)
+        b = make_float2(a.x - a.y, a.y + a.x);
+    else if constexpr (rest == -4)
+        b = make_float2(a.x + a.y, a.y - a.x);
+    else if constexpr (rest != 0)
+        b = make_float2(fmaf(-tan, a.y, a.x), fmaf(tan, a.x, a.y));
+    if constexpr (quarters >= 2)
+        b = make_float2(-b.x, -b.y);
+    return quarters % 2 ? mul_i(b) : b;
+}
+
 static __device__ __forceinline__ void dft2(float2 &a, float2 &b)
 {
     float2 t = a;
@@ -50,6 +86,21 @@ static __device__ __forceinline__ void dft4(float2 &a, float2 &b, float2 &c, flo
     b = add(t, v);
     c = sub(s, u);
     d = sub(t, v);
+}
+
+/* dft4() of a, b exp(pi i N1 / 16), c exp(pi i N2 / 16), d exp(pi i N3 / 16). */
+template <int N1, int N2, int N3>
+static __device__ __forceinline__ void dft4_turned(float2 &a, float2 &b, float2 &c, float2 &d)
+{
+    constexpr float cos1 = (float)sixteenths<N1>::cos, cos2 = (float)sixteenths<N2>::cos,
+                    ratio = (float)(sixteenths<N3>::cos / sixteenths<N1>::cos);
+    const float2 b1 = turn_but_cos<N1>(b), c1 = turn_but_cos<N2>(c), d1 = turn_but_cos<N3>(d);
+    const float2 s = axpy(cos2, c1, a), t = axpy(-cos2, c1, a);
+    const float2 u = axpy(ratio, d1, b1), v = mul_i(axpy(-ratio, d1, b1));
+    a = axpy(cos1, u, s);
+    b = axpy(cos1, v, t);
+    c = axpy(-cos1, u, s);
+    d = axpy(-cos1, v, t);
 }
 
 static __device__ __forceinline__ void dft5(float2 &a, float2 &b, float2 &c, float2 &d, float2 &e)
@@ -92,15 +143,10 @@ static __device__ __forceinline__ void dft8(float2 *v)
     const float h = 0.70710678118654752f;
     dft4(v[0], v[2], v[4], v[6]);
     dft4(v[1], v[3], v[5], v[7]);
-    v[3] = make_float2(h * (v[3].x - v[3].y), h * (v[3].x + v[3].y));
-    v[5] = mul_i(v[5]);
-    v[7] = make_float2(-h * (v[7].x + v[7].y), h * (v[7].x - v[7].y));
-    dft2(v[0], v[1]);
-    dft2(v[2], v[3]);
-    dft2(v[4], v[5]);
-    dft2(v[6], v[7]);
-    /* 2 k + s now holds output k + 4 s */
-    float2 t[8] = {v[0], v[2], v[4], v[6], v[1], v[3], v[5], v[7]};
+    const float2 three = make_float2(v[3].x - v[3].y, v[3].x + v[3].y), five = mul_i(v[5]),
+                 seven = make_float2(-(v[7].x + v[7].y), v[7].x - v[7].y);
+    float2 t[8] = {add(v[0], v[1]), axpy(h, three, v[2]),  add(v[4], five), axpy(h, seven, v[6]),
+                   sub(v[0], v[1]), axpy(-h, three, v[2]), sub(v[4], five), axpy(-h, seven, v[6])};
 #pragma unroll
     for (int k = 0; k < 8; k++)
         v[k] = t[k];
@@ -127,6 +173,18 @@ static __device__ __forceinline__ void dft9(float2 *v)
         v[k] = t[k];
 }
 
+/* v[4 a + b] holds output a + COUNT b: put the outputs in order. */
+template <int COUNT> static __device__ __forceinline__ void fours_ordered(float2 *v)
+{
+    float2 t[4 * COUNT];
+#pragma unroll
+    for (int k = 0; k < 4 * COUNT; k++)
+        t[k % 4 * COUNT + k / 4] = v[k];
+#pragma unroll
+    for (int k = 0; k < 4 * COUNT; k++)
+        v[k] = t[k];
+}
+
 static __device__ __forceinline__ void dft12(float2 *v)
 {
     const float h = 0.86602540378443865f;
@@ -143,35 +201,19 @@ static __device__ __forceinline__ void dft12(float2 *v)
 #pragma unroll
     for (int a = 0; a < 3; a++)
         dft4(v[4 * a], v[4 * a + 1], v[4 * a + 2], v[4 * a + 3]);
-    /* 4 a + b now holds output a + 3 b */
-    float2 t[12];
-#pragma unroll
-    for (int k = 0; k < 12; k++)
-        t[k % 4 * 3 + k / 4] = v[k];
-#pragma unroll
-    for (int k = 0; k < 12; k++)
-        v[k] = t[k];
+    fours_ordered<3>(v);
 }
 
-static __device__ __forceinline__ void dft16(float2 *v)
+/* H = 1: of v[r] exp(pi i r / 16), whose factors are joined with those between the two rounds. */
+template <int H> static __device__ __forceinline__ void dft16(float2 *v)
 {
-    const float c = 0.92387953251128674f, s = 0.38268343236508977f, h = 0.70710678118654752f;
-    const float2 w1 = {c, s}, w2 = {h, h}, w3 = {s, c}, w6 = {-h, h}, w9 = {-c, -s};
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        dft4(v[k], v[k + 4], v[k + 8], v[k + 12]);
-    v[5] = mul(v[5], w1);
-    v[6] = mul(v[6], w2);
-    v[7] = mul(v[7], w3);
-    v[9] = mul(v[9], w2);
-    v[10] = mul_i(v[10]);
-    v[11] = mul(v[11], w6);
-    v[13] = mul(v[13], w3);
-    v[14] = mul(v[14], w6);
-    v[15] = mul(v[15], w9);
-#pragma unroll
-    for (int a = 0; a < 4; a++)
-        dft4(v[4 * a], v[4 * a + 1], v[4 * a + 2], v[4 * a + 3]);
+        dft4_turned<4 * H, 8 * H, 12 * H>(v[k], v[k + 4], v[k + 8], v[k + 12]);
+    dft4_turned<H, 2 * H, 3 * H>(v[0], v[1], v[2], v[3]);
+    dft4_turned<2 + H, 4 + 2 * H, 6 + 3 * H>(v[4], v[5], v[6], v[7]);
+    dft4_turned<4 + H, 8 + 2 * H, 12 + 3 * H>(v[8], v[9], v[10], v[11]);
+    dft4_turned<6 + H, 12 + 2 * H, 18 + 3 * H>(v[12], v[13], v[14], v[15]);
     /* 4 a + b now holds output a + 4 b */
     float2 t[16];
 #pragma unroll
@@ -236,7 +278,7 @@ template <int R> static __device__ __forceinline__ void dft(float2 *v)
     if (R == 12)
         dft12(v);
     if (R == 16)
-        dft16(v);
+        dft16<0>(v);
     if (R == 10)
         dft10(v);
 }

@@ -1,4 +1,4 @@
-/* fft_cpu.h: FFTs of one axis on the CPU. The only file behind it that knows FFTW. */
+/* fft_cpu.h: FFTs of one axis on the CPU. Only fft_cpu.c uses FFTW. */
 #ifndef MRIRECON_FFT_CPU_H
 #define MRIRECON_FFT_CPU_H
 
@@ -7,7 +7,7 @@
 struct fft_cpu;
 
 /* A transform of length n along the first axis of values[n][columns], in place: sum over j of value[j] exp(sign 2 pi i
- * j m / n), sign +1 or -1, unscaled. Planning belongs to one thread of the process at a time. Fails with ERR_NO_MEMORY,
+ * j m / n), sign +1 or -1, unscaled. Only one thread of the process may plan at a time. Fails with ERR_NO_MEMORY,
  * ERR_NO_DEVICE (built without FFTW). */
 int fft_cpu_create(struct fft_cpu **out, int n, int columns, int sign);
 void fft_cpu_free(struct fft_cpu *fft);

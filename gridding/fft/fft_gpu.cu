@@ -1,3 +1,4 @@
+#include "gridding/fft/fft_halves.cuh"
 #include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_sizes.cuh"
 
@@ -5,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-/* ---- sizes that are met often ---- */
+/* ---- frequent sizes ---- */
 
 static void (*kernel_of_table(int n, bool rows, fft_kind kind))(struct lines_args)
 {
@@ -46,8 +47,8 @@ bool fft_size_known(int n)
 
 /* ---- any size ---- */
 
-/* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and
- * runs out of registers. */
+/* Not inlined: in a single function the compiler computes the addresses of all radices before it selects one, and runs
+ * out of registers. */
 template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __noinline__ void any_stage(const struct lines_args &a, const struct place at, int done)
 {
@@ -151,18 +152,22 @@ int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n)
         return err_set(ERR_BAD_PARAMETER,
                        "A grid of %d cells cannot be transformed: its size must be a product of 2, 3, 5 and 7.", n);
     if (plan->stages == 1)
-        plan->radix[plan->stages++] = 1; /* the first stage only reads and the last only writes the device's memory */
+        plan->radix[plan->stages++] = 1; /* only the first stage reads device memory, and only the last writes it */
     plan->threads = n / plan->radix[plan->stages - 1];
-    float2 *host = (float2 *)malloc((size_t)n * sizeof *host);
+    const size_t turns = (size_t)fft_halves_turns(n), count = n + turns; /* n is even: the turns lie at 16 bytes */
+    float2 *host = (float2 *)malloc(count * sizeof *host);
     if (!host)
         return err_no_memory("the twiddle factors of a grid of %d cells", n);
     for (int j = 0; j < n; j++) {
         double phase = 2.0 * M_PI * j / n;
         host[j] = make_float2((float)cos(phase), (float)sin(phase));
     }
-    int rc = gpu_array(gpu, (size_t)n, &plan->twiddles, "The FFT's twiddle factors");
+    if (turns)
+        fft_halves_turns_fill(n, host + n);
+    int rc = gpu_array(gpu, count, &plan->twiddles, "The FFT's twiddle factors");
     if (!rc)
-        rc = gpu_upload(gpu, plan->twiddles, host, (size_t)n * sizeof *host);
+        rc = gpu_upload(gpu, plan->twiddles, host, count * sizeof *host);
+    plan->turns = plan->twiddles + n;
     free(host);
     return rc;
 }
@@ -197,7 +202,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     while (!kernel && a.lines_per_block > 1 &&
            (a.lines_per_block * line_bytes > gpu->shared_most || a.lines_per_block * a.threads > BLOCK_THREADS_MOST))
         a.lines_per_block /= 2;
-    /* Few rows are shared by all multiprocessors. */
+    /* Distribute few rows over all multiprocessors. */
     while (rows && a.lines_per_block > 1 &&
            gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block) * (size_t)pass->sets <
                (size_t)gpu->multiprocessors)

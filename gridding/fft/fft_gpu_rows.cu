@@ -8,7 +8,7 @@
 
 enum { BLOCK_THREADS = 128 };
 
-/* As FFT_SIZES, and what is shorter. */
+/* FFT_SIZES and shorter sizes. */
 #define ROW_SIZES(X)  \
     X(16, 4, 2, 2, 1) \
     X(32, 4, 4, 2, 1) \
@@ -23,8 +23,8 @@ struct rows_args {
     int sets_per_plane;
 };
 
-/* The last stage forth, the multiplication, and the first stage back. The butterfly that the last stage gives a thread
- * is the one that a transform with the radices in the opposite order begins with: the values stay in registers. */
+/* The last stage forth, the multiplication, and the first stage back. A thread's butterfly of the last stage is its
+ * first butterfly of a transform with the radices in the opposite order, so the values stay in registers. */
 template <int R>
 static __device__ __forceinline__ void turn(const struct lines_args &a, const struct place &at, float2 *shared,
                                             const float *spectrum, int n, int lines)
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void turn(const struct lines_args &a, const st
     __syncthreads();
 }
 
-/* Blocks of rows as transform_size() has them; every row has as many threads as its last stage forth has butterflies.
+/* Blocks of rows as in transform_size(); a row has as many threads as its last stage forth has butterflies.
  */
 template <int R0, int R1, int R2, int R3>
 static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), true),
@@ -132,7 +132,7 @@ int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct
     a.twiddles = plan->twiddles;
     args.spectrum = rows->spectrum;
     args.sets_per_plane = rows->sets_per_plane;
-    /* Small blocks: more of them wait for memory side by side. */
+    /* Small blocks, so that more of them overlap their memory latency. */
     int lines = std::max(1, std::min(lines_that_fit(threads, true), BLOCK_THREADS / threads));
     while (lines > 1 &&
            gpu_blocks((size_t)rows->lines, (unsigned)lines) * (size_t)rows->sets < (size_t)gpu->multiprocessors)

@@ -1,5 +1,5 @@
-/* fft_lines.cuh: what a block of the FFT's threads does to its lines: what it reads, one stage after the other, what it
- * writes. Only fft_gpu.cu includes this. */
+/* fft_lines.cuh: the work of a block of threads on its lines: reading, the stages, writing. Only the files of the FFT
+ * include this. */
 #ifndef MRIRECON_FFT_LINES_CUH
 #define MRIRECON_FFT_LINES_CUH
 
@@ -12,12 +12,12 @@ struct lines_args {
     const float2 *twiddles;
 };
 
-/* One thread's part: which line, and which butterfly of it. */
+/* A thread's line, and its butterfly. */
 struct place {
     int line_in_block, thread;
     bool there;
     const float2 *in;
-    size_t out, full; /* where the line's element 0 lies */
+    size_t out, full; /* index of the line's element 0 */
     float factor;     /* the line's and the set's */
 };
 
@@ -38,7 +38,7 @@ static __device__ __forceinline__ struct place place_of(const struct lines_args 
     return at;
 }
 
-/* FFT position -> element of a line of which `kept` are there; -1: not there. */
+/* FFT position -> element of a line with `kept` elements; -1: not kept. */
 static __device__ __forceinline__ int kept_element(int position, int n, int kept)
 {
     int low = kept / 2;
@@ -101,8 +101,8 @@ static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_bl
     return rows ? at.line_in_block * line_room(true, n) + k + (k >> 4) : k * lines_per_block + at.line_in_block;
 }
 
-/* Add up the slots of a block's lines into shared memory, each by the threads of its own, some bins of a thread at
- * once; false: they are all empty. */
+/* Add up the slots of a block's lines into shared memory, each line by its own threads, with several bins of a thread
+ * in flight; false: all are empty. */
 template <int BINS>
 static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, const struct place &at, float2 *shared,
                                                  int n, int threads)
@@ -113,7 +113,7 @@ static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, con
     const struct slots_line from = slots_line_of(p, a.pass.first_line + min(line, a.pass.lines - 1), blockIdx.y);
     if (__syncthreads_and(slots_line_empty(p, from)))
         return false;
-    const int size = p.x.cells % p.x.bins || p.x.shift ? 0 : p.x.cells / p.x.bins; /* of all bins, if it is one */
+    const int size = p.x.cells % p.x.bins || p.x.shift ? 0 : p.x.cells / p.x.bins; /* of all bins, if it is the same */
     float2 *to = shared + at.line_in_block * line_room(true, n);
     for (int x = at.there && x0 < step ? x0 : p.x.bins; x < p.x.bins; x += BINS * step) {
         float4 sum[BINS][2];
@@ -129,7 +129,7 @@ static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, con
                                  {sum[b][0].z, sum[b][0].w},
                                  {sum[b][1].x, sum[b][1].y},
                                  {sum[b][1].z, sum[b][1].w}};
-            if (size == 4) { /* four neighbours never straddle a padded place */
+            if (size == 4) { /* four neighbours never straddle the padding */
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     to[k + (k >> 4) + i] = v[i];
@@ -145,7 +145,7 @@ static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, con
     return true;
 }
 
-/* Add up the bricks of a block's lines into shared memory; a thread takes pairs of cells of all of them. */
+/* Add up the bricks of a block's lines into shared memory; a thread adds pairs of cells of all bricks. */
 static __device__ __forceinline__ void sum_bricks(const struct lines_args &a, float2 *shared, int n, int lines)
 {
     const struct bricks &b = a.pass.bricks;
@@ -169,13 +169,13 @@ static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, con
         p.out[at.out + (size_t)e * p.out_view.step] = make_float2(0.f, 0.f);
 }
 
-/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
- * device's memory (of slots and bricks: what was added up), the last writes it; between them a line is in shared
- * memory. */
+/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads
+ * device memory (for slots and bricks: the added-up lines in shared memory), the last writes it; in between a line is
+ * in shared memory. */
 enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
-/* The last stage of a butterfly. HALF: no more than half of a line is kept, and the outputs that lie in the other half
- * are never worked out. */
+/* The last stage of a butterfly. HALF: at most half of a line is kept, and the outputs in the other half are not
+ * computed. */
 template <int R, bool HALF, fft_kind KIND>
 static __device__ __forceinline__ void finish(const struct lines_args &a, const struct place &at, int n, int first,
                                               int step, float2 (&v)[R])

@@ -1,4 +1,4 @@
-/* fft_none.c: stands in for fft_cpu.c in a build without FFTW (make FFTW=0): the CPU is then no device. */
+/* fft_none.c: replaces fft_cpu.c in a build without FFTW (make FFTW=0): the CPU is then not available as a device. */
 #include "gridding/fft/fft_cpu.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"

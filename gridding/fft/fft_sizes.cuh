@@ -1,7 +1,7 @@
-/* fft_sizes.cuh: FFT passes over grids of sizes that are met often, with everything about a size known to the compiler.
+/* fft_sizes.cuh: FFT passes over grids of frequent sizes, with the size as a template parameter.
  *
  * There are some 400 kernels of them, which take minutes to compile: fft_gpu_back.cu, fft_gpu_forth.cu and
- * fft_gpu_sums.cu have a third each, so that they are compiled side by side. Only the files of the FFT include this. */
+ * fft_gpu_sums.cu have a third each, so that they are compiled in parallel. Only the files of the FFT include this. */
 #ifndef MRIRECON_FFT_SIZES_CUH
 #define MRIRECON_FFT_SIZES_CUH
 
@@ -10,8 +10,8 @@
 
 /* ---- blocks ---- */
 
-/* 8 columns: 64 bytes side by side, two sectors; of long ones 4, if a block can hold as many threads. Of sizes up to
- * 4,096 a line alone has up to 810. */
+/* 8 columns: 64 adjacent bytes, two sectors; of long ones 4, if a block can have as many threads. A line of up to 4,096
+ * cells has up to 810 threads. */
 enum { BLOCK_THREADS_MOST = 640, LINE_THREADS_MOST = 1024, COLUMNS_MOST = 8, COLUMNS_LEAST = 4, ROWS_MOST = 8 };
 
 static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
@@ -29,15 +29,15 @@ static constexpr int block_threads(int threads, bool rows)
     return threads * lines_that_fit(threads, rows);
 }
 
-/* Of a multiprocessor: large radices need more registers than two large blocks leave. */
+/* Per multiprocessor: large radices need more registers than two large blocks leave. */
 static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
 {
     return largest_radix > 10 || block_threads(threads, rows) > BLOCK_THREADS_MOST ? 1 : 2;
 }
 
-/* ---- sizes that are met often: everything known to the compiler ---- */
+/* ---- frequent sizes ---- */
 
-/* n, its radices, the largest first (a fourth of 1: there is none). */
+/* n and its radices, the largest first (a fourth of 1: none). */
 #define FFT_SIZES(X)       \
     X(96, 6, 4, 4, 1)      \
     X(108, 6, 6, 3, 1)     \
@@ -89,8 +89,8 @@ static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
     X(2048, 16, 16, 8, 1)  \
     X(4096, 16, 16, 16, 1)
 
-/* Blocks of lines_that_fit(n / smallest radix) * that, or of rows fewer; shared memory: the lines. A block owns
- * neighbouring lines of one set; rows are read along the line, columns across the lines. */
+/* Blocks of lines_that_fit(n / smallest radix) lines of n / smallest radix threads, fewer for rows; shared memory: the
+ * lines. A block owns neighbouring lines of one set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS),
                                          blocks_at_least(R0, R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS))
@@ -130,7 +130,7 @@ template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(
     }
 }
 
-/* Rows are never the image's side: a NUFFT has two dimensions or more. */
+/* Rows are never the pass to the image: a NUFFT has two dimensions or more. */
 void (*fft_back_kernel(int n, bool rows, fft_kind kind))(struct lines_args);  /* FFT_BACK, FFT_BACK_IMAGE */
 void (*fft_forth_kernel(int n, bool rows, fft_kind kind))(struct lines_args); /* FFT_FORTH, FFT_FORTH_IMAGE */
 void (*fft_sums_kernel(int n, fft_kind kind))(struct lines_args); /* FFT_BACK_SLOTS, FFT_BACK_BRICKS; rows */

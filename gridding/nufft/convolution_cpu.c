@@ -6,14 +6,14 @@
 
 #include <stdlib.h>
 
-/* A group's grid should stay near the caches; beyond this only one image is convolved at a time. */
+/* A group's grid should fit approximately into the caches; above this size images are convolved one at a time. */
 static const size_t group_bytes_most = (size_t)384 << 20;
 
 struct convolution_cpu {
     struct nufft_shape shape; /* only sizes: nothing is gridded or deapodised */
     int threads, lanes_most;
     size_t cells;
-    float *ones, *spectrum; /* [longest axis]; [cells], and one where that is odd */
+    float *ones, *spectrum; /* [longest axis]; [cells], rounded up to even */
     struct grid_cpu *grid;
 };
 
@@ -84,6 +84,7 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
         return rc;
     grid_cpu_from_image(grid, 1, kernel);
     const struct c32 *values = grid_cpu_values(grid);
+#pragma omp parallel for schedule(static) num_threads(c->threads)
     for (size_t i = 0; i < c->cells; i++)
         c->spectrum[i] = values[i].re * scale;
     grid_cpu_free(grid);

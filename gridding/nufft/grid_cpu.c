@@ -107,6 +107,13 @@ struct c32 *grid_cpu_values(struct grid_cpu *p)
     return p->values;
 }
 
+struct c32 *grid_cpu_exchange(struct grid_cpu *p, struct c32 *values)
+{
+    struct c32 *before = p->values;
+    p->values = values;
+    return before;
+}
+
 /* The grid row of image row i: frequency i - n/2, periodic. */
 static inline size_t grid_row(int i, int n, int grid)
 {
@@ -119,7 +126,7 @@ static struct c32 *panel_of(const struct grid_cpu *p)
     return p->panel + (size_t)omp_get_thread_num() * 2 * p->panel_count;
 }
 
-/* The transform of a row; it may be in one of the thread's panels. */
+/* Transform a row; the result may be in one of the thread's panels. */
 static const struct c32 *row_run(const struct grid_cpu *p, bool forward, int lanes, struct c32 *row)
 {
     struct c32 *panel = panel_of(p);
@@ -129,15 +136,15 @@ static const struct c32 *row_run(const struct grid_cpu *p, bool forward, int lan
     return row;
 }
 
-/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel in, transform, out. In
- * the compact form image row i of the axis stands at row i. */
+/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel: copy in, transform,
+ * copy out. In the compact form image row i of the axis is at row i. */
 static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
 {
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, stride = d == 1 ? row : row * (size_t)s->grid[1];
     size_t between = d == 1 ? row * (size_t)s->grid[1] : row;
     /* Along y only the planes of the image are needed (z is first in the adjoint and last in the forward transform);
-     * along z all y rows are needed in the adjoint, and in the forward transform the y pass has just filled them. */
+     * along z all y rows are needed in the adjoint, and in the forward transform the y pass has filled them. */
     int lines = d == 1 ? s->n[2] : s->grid[1], panels = (int)((row + PANEL - 1) / PANEL);
     int length = s->grid[d], n = s->n[d];
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
@@ -165,8 +172,8 @@ static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
         }
 }
 
-/* What the last pass of the adjoint does with a pixel row, or the first of the forward transform takes: [x] factors of
- * the row (z, y). */
+/* The deapodisation factors [x] of pixel row (z, y), for the last pass of the adjoint and the first of the forward
+ * transform. */
 static inline float row_factor(const struct nufft_shape *s, int z, int y)
 {
     return s->deapodise_radial ? 1 : s->deapodise[1][y] * s->deapodise[2][z];

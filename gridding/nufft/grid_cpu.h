@@ -2,8 +2,8 @@
  * leaves include this.
  *
  * The grid holds a group of 1, 4, 8 or 16 transforms, [z][y][x][lanes], and serves group after group. A pass along z or
- * y takes a panel of adjacent columns into cache, transforms it, and writes back only the rows the image has (to the
- * image), or reads only those (from it): cropped rows cost nothing in the passes that follow.
+ * y copies a panel of adjacent columns into the cache, transforms it, and writes back only the image's rows (to the
+ * image), or reads only those (from it), so the following passes process no cropped rows.
  */
 #ifndef MRIRECON_GRID_CPU_H
 #define MRIRECON_GRID_CPU_H
@@ -12,15 +12,19 @@
 
 struct grid_cpu;
 
-/* A grid of shape->grid for images of shape->n, which are multiplied by the shape's deapodisation on both ways;
+/* A grid of shape->grid for images of shape->n, which are multiplied by the shape's deapodisation in both directions;
  * `lanes_most` is 1, 4, 8 or 16. The shape must outlive it. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without
  * FFTW). */
 int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads);
 void grid_cpu_free(struct grid_cpu *grid);
 size_t grid_cpu_bytes(const struct grid_cpu *grid);
 
-/* [z][y][x][lanes], in FFT order; what to_image() reads and from_image() writes. */
+/* [z][y][x][lanes], in FFT order; the input of to_image() and output of from_image(). */
 struct c32 *grid_cpu_values(struct grid_cpu *grid);
+
+/* Have the grid work on `values`, which are aligned as those that it has and as many: returns these, until they are put
+ * back. */
+struct c32 *grid_cpu_exchange(struct grid_cpu *grid, struct c32 *values);
 
 /* Exponent +: to image[lane][z][y][x], or (image NULL) the squares of all lanes added to squares[z][y][x]. The grid's
  * values are lost. */

@@ -1,5 +1,5 @@
-/* normal.c: what every device's normal operator shares: checks, the point spread function, the size of the convolution,
- * batches. */
+/* normal.c: the device-independent part of normal operators: checks, the point spread function, the size of the
+ * convolution, batches. */
 #include "gridding/nufft/normal.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
@@ -14,6 +14,7 @@ struct normal {
     const struct convolution_leaf *leaf;
     struct dev *dev;
     void *state;
+    int dim, n[3];
     size_t pixels;
     int batch;
     struct normal_info info;
@@ -31,7 +32,7 @@ static int check_params(const struct nufft_params *p)
     return 0;
 }
 
-/* Where a point spread function of [2 n] is gathered. Its value for the difference l of two pixels stands at l + n. */
+/* Collects a point spread function of [2 n]. Its value for the difference l of two pixels is at index l + n. */
 struct spread {
     struct dev *dev;
     int dim, n[3], twice[3];
@@ -41,9 +42,15 @@ struct spread {
     struct c32 *values;         /* [cells]: host memory, or the CPU's own */
     struct c32 *wave, *image;   /* [samples], [pixels]: host memory */
     struct c32 *data, *adjoint; /* the same on the device */
+    const struct normal_ask *ask;
 };
 
-/* exp(2 pi i k_m . shift) of every sample: the adjoint of that is the point spread function, shifted. */
+static int ask_on(const struct spread *s)
+{
+    return s->ask ? s->ask->ask(s->ask->context) : 0;
+}
+
+/* exp(2 pi i k_m . shift) of every sample: its adjoint is the point spread function, shifted. */
 static void wave_fill(const struct spread *s, const int shift[3])
 {
     const double pi = 3.14159265358979323846;
@@ -57,8 +64,8 @@ static void wave_fill(const struct spread *s, const int shift[3])
     }
 }
 
-/* Put the image of the shifted function where its differences belong, and its conjugate at their negatives. Those of -n
- * are no difference of two pixels, and stay 0. */
+/* Copy the image of the shifted function to its differences, and its conjugate to their negatives. -n is not a
+ * difference of two pixels, and its values stay 0. */
 static void image_put(const struct spread *s, const int shift[3])
 {
     const int *n = s->n, *twice = s->twice;
@@ -91,16 +98,21 @@ static int spread_fill(const struct spread *s)
         int shift[3] = {0};
         for (int d = 0; d < s->dim; d++)
             shift[d] = d == last || part >> d & 1 ? s->n[d] / 2 : s->n[d] / 2 - s->n[d];
-        wave_fill(s, shift);
-        rc = dev_upload(s->dev, s->data, s->wave, s->samples * sizeof *s->wave);
+        rc = ask_on(s);
+        if (!rc)
+            wave_fill(s, shift);
+        if (!rc)
+            rc = dev_upload(s->dev, s->data, s->wave, s->samples * sizeof *s->wave);
         if (!rc)
             rc = nufft_adjoint(s->plan, 1, s->data, s->adjoint);
+        if (!rc)
+            rc = ask_on(s);
         if (!rc)
             rc = dev_download(s->dev, s->image, s->adjoint, s->pixels * sizeof *s->image);
         if (!rc)
             image_put(s, shift);
     }
-    return rc;
+    return rc ? rc : ask_on(s);
 }
 
 /* The point spread function in device memory: *out, [cells]. */
@@ -138,8 +150,9 @@ static int sizes_fill(struct normal *normal, struct spread *s, struct dev *dev, 
 {
     int rc = check_params(params);
     *s = (struct spread){.dev = dev, .dim = params->dim, .pixels = 1, .cells = 1};
-    *normal = (struct normal){.leaf = dev->leaf->convolution, .dev = dev, .batch = params->batch};
+    *normal = (struct normal){.leaf = dev->leaf->convolution, .dev = dev, .dim = params->dim, .batch = params->batch};
     for (int d = 0; d < 3 && rc == 0; d++) {
+        normal->n[d] = params->n[d];
         s->n[d] = params->n[d];
         s->twice[d] = d < params->dim ? 2 * params->n[d] : 1;
         s->pixels *= (size_t)s->n[d];
@@ -156,6 +169,8 @@ static int convolution_make(struct normal *normal, const struct spread *s, const
     const int *grid = normal->info.grid;
     int rc = normal->leaf->create(&normal->state, s->dev, s->dim, s->n, grid, normal->batch);
     if (rc == 0)
+        rc = ask_on(s);
+    if (rc == 0)
         rc = normal->leaf->set_kernel(normal->state, s->twice, spread,
                                       1 / ((float)grid[0] * (float)grid[1] * (float)grid[2]));
     if (rc == 0)
@@ -164,7 +179,7 @@ static int convolution_make(struct normal *normal, const struct spread *s, const
 }
 
 int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
-                     const float *k)
+                     const float *k, const struct normal_ask *ask)
 {
     struct nufft_info plan_info;
     struct spread s;
@@ -176,6 +191,7 @@ int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_pa
     int rc = sizes_fill(normal, &s, dev, params);
     normal->info.expected_error = plan_info.expected_error;
     s.plan = plan;
+    s.ask = ask;
     s.k = k;
     s.samples = plan_info.samples;
     if (rc == 0)
@@ -190,12 +206,15 @@ int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_pa
     return rc;
 }
 
-/* value[l] for l_d = 0 .. n_d - 1, and the same at their negatives. */
-static void even_put(const struct spread *s, double (*value)(const void *of, const double l[3]), const void *of,
-                     struct c32 *to)
+/* Set value[l] for l_d = 0 .. n_d - 1, and the same for their negatives. */
+static int even_put(const struct spread *s, double (*value)(const void *of, const double l[3]), const void *of,
+                    struct c32 *to)
 {
+    int rc = 0;
     memset(to, 0, s->cells * sizeof *to);
-    for (int z = 0; z < s->n[2]; z++)
+    for (int z = 0; z < s->n[2] && !rc; z++) {
+        rc = ask_on(s);
+#pragma omp parallel for schedule(static) num_threads(s->dev->threads) if (s->pixels >= 1 << 15)
         for (int y = 0; y < s->n[1]; y++)
             for (int x = 0; x < s->n[0]; x++) {
                 const int l[3] = {x, y, z};
@@ -207,10 +226,12 @@ static void even_put(const struct spread *s, double (*value)(const void *of, con
                     to[at] = (struct c32){v, 0};
                 }
             }
+    }
+    return rc;
 }
 
 int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_params *params,
-                       double (*value)(const void *of, const double l[3]), const void *of)
+                       double (*value)(const void *of, const double l[3]), const void *of, const struct normal_ask *ask)
 {
     struct spread s;
     struct c32 *host = NULL, *spread = NULL;
@@ -222,8 +243,9 @@ int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_
     host = malloc(bytes);
     if (rc == 0 && !host)
         rc = err_no_memory_bytes(bytes, "a convolution's kernel");
+    s.ask = ask;
     if (rc == 0)
-        even_put(&s, value, of, host);
+        rc = even_put(&s, value, of, host);
     if (rc == 0)
         rc = dev_alloc(dev, bytes, (void **)&spread);
     if (rc == 0)
@@ -252,7 +274,7 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
     if (!rc)
         rc = nufft_set_weights(plan, weights);
     if (!rc)
-        rc = normal_create_of(out, dev, params, plan, k);
+        rc = normal_create_of(out, dev, params, plan, k, NULL);
     nufft_free(plan);
     return rc;
 }
@@ -271,7 +293,7 @@ void normal_describe(const struct normal *normal, struct normal_info *info)
     *info = normal->info;
 }
 
-/* Its floats, in pairs: a kernel has an even number of them. */
+/* Its floats in pairs, because a kernel has an even number. */
 size_t normal_kernel_elements(const struct normal *normal)
 {
     const int *grid = normal->info.grid;
@@ -280,7 +302,7 @@ size_t normal_kernel_elements(const struct normal *normal)
 
 static int no_kernel(const struct normal *normal)
 {
-    return err_set(ERR_NO_DEVICE, "Device %s has no series of normal operators: such methods run on the CPU.",
+    return err_set(ERR_NO_DEVICE, "Device %s has no kernel to lend, which series of normal operators need.",
                    normal->dev->name);
 }
 
@@ -296,6 +318,35 @@ int normal_kernel_use(struct normal *normal, const struct c32 *kernel)
     if (!normal->leaf->kernel)
         return no_kernel(normal);
     return vec_copy(normal->dev, normal_kernel_elements(normal), kernel, normal->leaf->kernel(normal->state));
+}
+
+int normal_copy(struct normal **out, struct dev *dev, struct normal *of)
+{
+    struct normal *normal = calloc(1, sizeof *normal);
+    if (!normal)
+        return err_no_memory("a normal operator");
+    *normal = *of;
+    normal->dev = dev;
+    normal->leaf = dev->leaf->convolution;
+    normal->state = NULL;
+    int rc = of->leaf->kernel && normal->leaf->kernel ? 0 : no_kernel(of);
+    if (rc == 0)
+        rc = normal->leaf->create(&normal->state, dev, of->dim, of->n, of->info.grid, of->batch);
+    if (rc == 0)
+        rc = dev_copy(dev, normal->leaf->kernel(normal->state), of->dev, of->leaf->kernel(of->state),
+                      normal_kernel_elements(of) * sizeof(struct c32));
+    if (rc == 0)
+        *out = normal;
+    else
+        normal_free(normal);
+    return rc;
+}
+
+int normal_scale(struct normal *normal, float by)
+{
+    if (!normal->leaf->kernel)
+        return no_kernel(normal);
+    return vec_scale(normal->dev, normal_kernel_elements(normal), by, normal->leaf->kernel(normal->state));
 }
 
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result)

@@ -3,13 +3,13 @@
  *
  *   result[r] = sum_m w_m exp(+2 pi i k_m . r) sum_r' image[r'] exp(-2 pi i k_m . r')   = adjoint(w forward(image))
  *
- * w_m stands once: it is the weight of the squared residual of sample m (of the density compensation as usually given,
- * not of its root).
+ * w_m appears once: it is the weight of the squared residual of sample m (the usual density compensation, not its
+ * root).
  *
- * The operator depends on r - r' alone, so it is a convolution with the samples' point spread function over twice the
+ * The operator depends only on r - r', so it is a convolution with the samples' point spread function over twice the
  * field of view (Wajer and Pruessmann 2001, "Major speedup of reconstruction for sensitivity encoding with arbitrary
- * trajectories"; Fessler et al. 2005, doi:10.1109/TSP.2005.853152): two pruned FFTs and a multiplication,
- * whatever the number of samples. It is Hermitian to the last bits of float32.
+ * trajectories"; Fessler et al. 2005, doi:10.1109/TSP.2005.853152): two pruned FFTs and a multiplication, whatever the
+ * number of samples. It is Hermitian to the last bits of float32.
  *
  * Pointers, images and threads: as in nufft.h. Same device, same input: the same bits.
  */
@@ -24,42 +24,56 @@ extern "C" {
 
 struct normal;
 
+/* Called in the caller's thread from time to time while an operator is made, which takes seconds of a large image: a
+ * code other than 0 ends that, which fails with it. Where it is a parameter, it may be NULL. */
+struct normal_ask {
+    int (*ask)(void *context);
+    void *context;
+};
+
 struct normal_info {
     int grid[3];           /* of the convolution: at least twice the image */
     double expected_error; /* of the point spread function, relative l2 */
-    size_t bytes;          /* device memory held */
+    size_t bytes;          /* device memory in use */
 };
 
-/* Of `params`, n (1..1024 each), tolerance, batch and the dimension count for the operator; kernel, width and
- * oversampling for the plan that makes its point spread function and is gone on return. k[samples][dim], weights
- * [samples] (NULL: all 1): host memory, read during the call only.
- * Fails as nufft_create does. */
+/* Of `params`, n (1..1024 each), tolerance, batch and dim apply to the operator; kernel, width and oversampling to the
+ * temporary plan that computes its point spread function. k[samples][dim], weights [samples] (NULL: all 1): host
+ * memory, read during the call only. Fails as nufft_create does. */
 int normal_create(struct normal **out, struct dev *dev, const struct nufft_params *params, size_t samples,
                   const float *k, const float *weights);
 
 /* The same from a plan of this `dev` for images of params->n and the samples k, with its weights: of `params`, dim, n
- * and batch are read. The plan stays the caller's. The point spread function, of twice the image's size, comes in
- * 2^(dim - 1) adjoints of the plan, and the other half of it by symmetry. */
+ * and batch are used. The plan stays the caller's. Half of the point spread function, of twice the image's size, is
+ * computed by 2^(dim - 1) adjoints of the plan, the other half by symmetry. */
 int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
-                     const float *k);
+                     const float *k, const struct normal_ask *ask);
 
-/* A convolution of images with an even function: result[r] = sum_r' value(r - r') image[r'], value(l) being asked for
- * l_d >= 0 and the same at -l_d, axis by axis. Of `params`, dim, n and batch are read. Fails as nufft_create does. */
+/* A convolution of images with an even function: result[r] = sum_r' value(r - r') image[r'], value(l) is called for l_d
+ * >= 0 and is the same for -l_d, axis by axis. Of `params`, dim, n and batch are used. Fails as nufft_create does. */
 int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_params *params,
-                       double (*value)(const void *of, const double l[3]), const void *of);
+                       double (*value)(const void *of, const double l[3]), const void *of,
+                       const struct normal_ask *ask);
 
 void normal_free(struct normal *normal);
 void normal_describe(const struct normal *normal, struct normal_info *info);
 
-/* The kernel of an operator, the transform of its point spread function, is all of it that depends on the samples. A
- * series of trajectories shares one operator's grids: each keeps its kernel, normal_kernel_elements() of device memory,
- * and has it used in its turn. Fail with ERR_NO_DEVICE where the device has no vector arithmetic (gridding/base/vec.h),
- * and with ERR_DEVICE. `kernel` may come from any operator of the same sizes. */
+/* The kernel of an operator, the transform of its point spread function, is the only part that depends on the samples.
+ * A series of trajectories can share one operator's grids: each trajectory has its own kernel, normal_kernel_elements()
+ * of device memory, and sets it before use. Fail with ERR_NO_DEVICE if the device has no vector arithmetic
+ * (gridding/base/vec.h), and with ERR_DEVICE. `kernel` may come from any operator of the same sizes. */
 size_t normal_kernel_elements(const struct normal *normal);
 int normal_kernel_keep(struct normal *normal, struct c32 *kernel);
 int normal_kernel_use(struct normal *normal, const struct c32 *kernel);
 
-/* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. Fails with ERR_DEVICE. */
+/* Multiply the operator by a number. Fails as these. */
+int normal_scale(struct normal *normal, float by);
+
+/* The same operator on another device of the same kind. Fails as these, and as nufft_create(). */
+int normal_copy(struct normal **out, struct dev *dev, struct normal *of);
+
+/* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. A GPU
+ * may still be at work on return; what is asked of it next comes after. Fails with ERR_DEVICE. */
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* nufft.c: what every device's NUFFT shares: checks, the choice of kernel and grid, deapodisation tables, batches. */
+/* nufft.c: the device-independent part of NUFFTs: checks, the choice of kernel and grid, deapodisation tables, batches.
+ */
 #include "gridding/nufft/nufft_leaf.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
@@ -14,10 +15,10 @@ struct nufft {
     void *state;
     size_t samples, pixels;
     struct nufft_shape shape;
-    double crowded; /* 0 to 1: whether samples crowd in one place */
+    double crowded; /* 0 to 1: degree to which samples crowd in one place */
     double oversampling, expected_error;
     struct nufft_times times;
-    float *tables; /* what the shape's deapodise pointers point into */
+    float *tables; /* memory of the shape's deapodise pointers */
 };
 
 int nufft_smooth_size(double n)
@@ -35,7 +36,7 @@ int nufft_smooth_size(double n)
 static int check_kernel(const struct nufft_params *p)
 {
     const bool radial = p->kernel == NUFFT_RADIAL;
-    /* In three dimensions a radial kernel gets the oversampling that it needs there. */
+    /* In three dimensions a radial kernel gets at least the oversampling that it needs there. */
     const double least = kernel_least_oversampling(2, radial);
     if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
         return err_set(ERR_BAD_PARAMETER, "The tolerance is %g. Float32 gridding can keep 1e-6 to 1e-1.", p->tolerance);
@@ -67,7 +68,7 @@ static int check_params(const struct nufft_params *p, size_t samples)
         return err_set(ERR_BAD_PARAMETER, "The bin depth is %d. It is 1 or more samples, automatic, or without limit.",
                        p->bin_depth);
     if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
-        return err_set(ERR_BAD_PARAMETER, "There is no choice %d for samples past the bin depth.", (int)p->overflow);
+        return err_set(ERR_BAD_PARAMETER, "There is no choice %d for samples beyond the bin depth.", (int)p->overflow);
     if ((unsigned)p->purpose > NUFFT_FOR_BOTH)
         return err_set(ERR_BAD_PARAMETER, "A plan is for the adjoint, the forward transform or both; there is no %d.",
                        (int)p->purpose);
@@ -85,7 +86,7 @@ static int box_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The box of 1 / n of k-space along each axis that sample k lies in; 0, one of the boxes, if it is not finite. */
+/* The box of k-space, 1 / n long along each axis, that contains sample k; box 0 if k is not finite. */
 static uint64_t box_of(const struct nufft_params *p, const float *k)
 {
     uint64_t box = 0;
@@ -98,8 +99,9 @@ static uint64_t box_of(const struct nufft_params *p, const float *k)
     return box;
 }
 
-/* Whether samples crowd: 0 up to a sixteenth of them in the fullest box, 1 from three times that on. Some of them are
- * asked, by multiples of the golden ratio: steps of one length could meet the same place of every readout. */
+/* Whether samples crowd: 0 up to a sixteenth of them in the fullest box, 1 from three times that on. Only some samples
+ * are examined, selected by multiples of the golden ratio, because equal steps might select the same position of every
+ * readout. */
 static double crowding(const struct nufft_params *p, size_t samples, const float *k)
 {
     enum { ASKED = 1024 };
@@ -117,8 +119,8 @@ static double crowding(const struct nufft_params *p, size_t samples, const float
     return fmin(1, fmax(0, 8 * ((double)most / ASKED - 1. / 16)));
 }
 
-/* Half of an image's energy is taken to come from samples that lie alike between the cells; all where they crowd. A
- * radial kernel's aliasing is then a fifth more. */
+/* Model: half of an image's energy is from samples with the same position between cells; all of it if samples crowd. A
+ * radial kernel's aliasing is then larger by a fifth. */
 static double corner_aliasing(const struct nufft_shape *shape, double crowded)
 {
     const double part = 0.5 + 0.5 * crowded;
@@ -136,15 +138,15 @@ static double corner_aliasing(const struct nufft_shape *shape, double crowded)
     return fmax(shape->aliasing, sqrt(squares));
 }
 
-/* A kernel on a grid, and what it reaches. */
+/* A kernel on a grid, and its expected error. */
 struct choice {
     struct nufft_shape shape;
     double oversampling, error;
 };
 
-/* By how much a device's errors may exceed what its leaf expects of samples that do not crowd: where they do, a GPU
- * rounds few numbers, and their errors have much in common. By a search over plans at random
- * (tests/gpu/test_gpu_plans); the CPU's sums need nothing (tests/unit/test_plans). */
+/* The factor by which a device's errors may exceed its leaf's estimate, which is for samples that do not crowd: crowded
+ * ones have few different rounded weights, whose errors on a GPU are correlated. Found by a search over random plans
+ * (tests/gpu/test_gpu_plans); the CPU's sums need no factor (tests/unit/test_plans). */
 static double crowded_excess(const struct nufft *plan)
 {
     const double most = plan->leaf == &nufft_leaf_cpu ? 1 : plan->shape.dim == 2 ? 1.25 : 2;
@@ -165,7 +167,7 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
 {
     struct choice c = {.shape = plan->shape};
     c.shape.width = width;
-    /* Rounding sizes up only adds oversampling. */
+    /* Rounding sizes up only increases the oversampling. */
     for (int d = 0; d < 3; d++) {
         double cells = p->n[d] * oversampling;
         c.shape.grid[d] = d < p->dim ? nufft_smooth_size(cells > width ? cells : width) : 1;
@@ -177,12 +179,12 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
     return c;
 }
 
-/* The cheapest kernel and grid that keep the tolerance. Where float32 cannot keep it, the most exact of those whose
- * aliasing does; where none's does, which check_kernel() leaves to a narrow range in three dimensions, the one that
- * aliases least. A width and oversampling that are both given are taken for what they reach. */
+/* The fastest kernel and grid that meet the tolerance. If float32 cannot, the most accurate of those whose aliasing
+ * does; if none's does, which check_kernel() limits to a narrow range in three dimensions, the one with the least
+ * aliasing. If width and oversampling are both given, they are used whatever their error. */
 static void choose(struct nufft *plan, const struct nufft_params *p)
 {
-    /* 5/3, 16/9 and 15/8 bring usual matrices to sizes whose FFT a GPU's passes know. */
+    /* 5/3, 16/9 and 15/8 lead to sizes for which a GPU's FFT passes are compiled, for usual matrices. */
     static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
     const bool fixed = p->width != 0 && p->oversampling != 0;
     const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
@@ -313,6 +315,11 @@ const char *nufft_method_name(enum nufft_method method)
 void nufft_times(const struct nufft *plan, struct nufft_times *times)
 {
     *times = plan->times;
+}
+
+void nufft_inside(const struct nufft *plan, struct nufft_inside *out)
+{
+    *out = (struct nufft_inside){plan->dev, plan->leaf, plan->state, plan->samples};
 }
 
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)

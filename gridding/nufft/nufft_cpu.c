@@ -8,8 +8,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* A group's grid should stay near the caches; beyond this only one transform is held at a time. */
+/* A group's grid should fit approximately into the caches; above this size transforms are computed one at a time. */
 static const size_t group_bytes_most = (size_t)384 << 20;
 
 struct cpu_plan {
@@ -28,8 +29,8 @@ static size_t together_of(const struct nufft_shape *s)
     return s->tolerance < 5e-4 ? 256 : RANGE_TOGETHER;
 }
 
-/* kernel_rounding() with sums of one sign in one place, which round alike: 6e-9 for each sample of them, as the search
- * over plans at random finds (tests/unit/test_plans). */
+/* kernel_rounding() with sums of equal sign in one place, whose roundings are correlated: 6e-9 for each sample, from a
+ * search over random plans (tests/unit/test_plans). */
 static double cpu_rounding(const struct nufft_shape *s, size_t samples)
 {
     const size_t together = together_of(s), summed = samples < together ? samples : together;
@@ -43,8 +44,8 @@ static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_
     double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
            rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);
-    /* ns, one core, AVX-512: fitted to tests/bench/bench_nufft over widths 3 to 8; forward: two thirds of what an
-     * adjoint's samples take, as in its cases s, d and a; they add to no grid. */
+    /* ns, one core, AVX-512: fitted to tests/bench/bench_nufft over widths 3 to 8; forward: two thirds of the adjoint's
+     * time per sample, as in its cases s, d and a, because interpolation does not add to a grid. */
     const double fft = cells * (2.2 + 0.18 * log2(cells)), scatter = (double)samples * (12 + 0.9 * rows * vectors),
                  gather = (double)samples * (8 + 0.6 * rows * vectors);
     return 1e-9 * ((s->purpose != NUFFT_FOR_FORWARD ? fft + scatter : 0) +
@@ -74,11 +75,20 @@ static int check_finite(size_t values, int dim, const float *k, int threads)
     return first == SIZE_MAX ? 0 : nufft_nonfinite(first, dim);
 }
 
+/* Bins of points, and what sums them. */
+static int sums_create(const struct cpu_plan *p, size_t samples, const float *k, struct range_bins **bins,
+                       struct range_cpu **sums)
+{
+    const struct nufft_shape *s = p->shape;
+    const int flat = p->lanes_most > 1 ? 24 : 16, deep[] = {16, 12, 12}, tile2[3] = {flat, flat, 1};
+    int rc = check_finite(samples * (size_t)s->dim, s->dim, k, p->threads);
+    if (!rc)
+        rc = range_bins_create(bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
+    return rc ? rc : range_cpu_create(sums, *bins, p->law, p->lanes_most, together_of(s), p->threads);
+}
+
 static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s, size_t samples, const float *k)
 {
-    int rc = check_finite(samples * (size_t)s->dim, s->dim, k, dev->threads);
-    if (rc)
-        return rc;
     struct cpu_plan *p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory("a plan");
@@ -88,15 +98,12 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     p->lanes_most = range_cpu_lanes(s->batch);
     while (p->lanes_most > 1 && cells * (size_t)p->lanes_most * sizeof(struct c32) > group_bytes_most)
         p->lanes_most = range_cpu_lanes(p->lanes_most / 2);
-    const int flat = p->lanes_most > 1 ? 24 : 16, deep[] = {16, 12, 12};
-    const int tile2[3] = {flat, flat, 1};
     /* The polynomials' error must be negligible compared with the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
-    rc = range_kernel_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
+    int rc =
+        range_kernel_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (!rc)
-        rc = range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
-    if (!rc)
-        rc = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, together_of(s), p->threads);
+        rc = sums_create(p, samples, k, &p->bins, &p->sums);
     if (!rc)
         rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads);
     if (!rc)
@@ -118,19 +125,27 @@ static void cpu_describe(const void *state, struct nufft_info *info)
                   (p->bins->bins + 1) * sizeof *p->bins->offset + (p->weight ? p->bins->count * sizeof *p->weight : 0);
 }
 
+/* Weights in the order of the bins: *out, the caller's; NULL of NULL. */
+static int weights_sort(const struct range_bins *bins, const float *weights, float **out)
+{
+    float *sorted = weights ? malloc((bins->count + 1) * sizeof *sorted) : NULL;
+    if (weights && !sorted)
+        return err_no_memory("%zu weights", bins->count);
+    for (size_t i = 0; i < bins->count && weights; i++)
+        sorted[i] = weights[bins->point[i].source];
+    *out = sorted;
+    return 0;
+}
+
 static int cpu_set_weights(void *state, const float *weights)
 {
     struct cpu_plan *p = state;
-    float *permuted = NULL;
-    if (weights) {
-        permuted = malloc((p->bins->count + 1) * sizeof *permuted);
-        if (!permuted)
-            return err_no_memory("%zu weights", p->bins->count);
-        for (size_t i = 0; i < p->bins->count; i++)
-            permuted[i] = weights[p->bins->point[i].source];
-    }
+    float *sorted = NULL;
+    int rc = weights_sort(p->bins, weights, &sorted);
+    if (rc)
+        return rc;
     free(p->weight);
-    p->weight = permuted;
+    p->weight = sorted;
     return 0;
 }
 
@@ -194,6 +209,142 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
     return 0;
 }
 
+/* ---- in parts ---- */
+
+struct cpu_part {
+    struct range_bins *bins;
+    struct range_cpu *sums;
+    float *weight; /* in the order of the bins, or NULL */
+};
+
+struct cpu_parts {
+    struct cpu_plan *plan;
+    int batch, count;
+    struct cpu_part *part; /* [count] */
+    struct c32 *grid;      /* of group after group of transforms, each at a multiple of 64 bytes */
+    size_t values;         /* in all */
+};
+
+/* Where the grid of the group after `at` begins. */
+static size_t grid_after(const struct cpu_plan *p, size_t at, int lanes)
+{
+    const struct nufft_shape *s = p->shape;
+    const size_t line = 64 / sizeof(struct c32);
+    const size_t values = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2] * (size_t)lanes;
+    return at + (values + line - 1) / line * line;
+}
+
+static void parts_destroy(void *of)
+{
+    struct cpu_parts *parts = of;
+    if (!parts)
+        return;
+    for (int i = 0; i < parts->count && parts->part; i++) {
+        range_cpu_free(parts->part[i].sums);
+        range_bins_free(parts->part[i].bins);
+        free(parts->part[i].weight);
+    }
+    free(parts->part);
+    free(parts->grid);
+    free(parts);
+}
+
+static int parts_fill(struct cpu_parts *parts, const size_t *first, const float *k, const float *weights)
+{
+    const struct cpu_plan *p = parts->plan;
+    int rc = 0;
+    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+        lanes = next_lanes(p, parts->batch - done);
+        parts->values = grid_after(p, parts->values, lanes);
+    }
+    parts->part = calloc((size_t)parts->count, sizeof *parts->part);
+    parts->grid = aligned_alloc(64, parts->values * sizeof *parts->grid);
+    if (!parts->part || !parts->grid)
+        return err_no_memory_bytes(parts->values * sizeof *parts->grid, "the grids of %d transforms", parts->batch);
+    for (int i = 0; i < parts->count && !rc; i++) {
+        struct cpu_part *part = &parts->part[i];
+        const size_t from = first[i];
+        rc = sums_create(p, first[i + 1] - from, k + from * (size_t)p->shape->dim, &part->bins, &part->sums);
+        if (!rc)
+            rc = weights_sort(part->bins, weights ? weights + from : NULL, &part->weight);
+    }
+    return rc;
+}
+
+static int parts_create(void **out, void *state, int batch, int count, const size_t *first, const float *k,
+                        const float *weights)
+{
+    struct cpu_parts *parts = calloc(1, sizeof *parts);
+    if (!parts)
+        return err_no_memory("an adjoint of %d parts", count);
+    parts->plan = state;
+    parts->batch = batch;
+    parts->count = count;
+    int rc = parts_fill(parts, first, k, weights);
+    if (!rc)
+        *out = parts;
+    else
+        parts_destroy(parts);
+    return rc;
+}
+
+static size_t parts_bytes(const void *of)
+{
+    const struct cpu_parts *parts = of;
+    size_t bytes = parts->values * sizeof *parts->grid;
+    for (int i = 0; i < parts->count; i++) {
+        const struct range_bins *bins = parts->part[i].bins;
+        bytes += range_cpu_bytes(parts->part[i].sums) + bins->count * (sizeof *bins->point + sizeof(float)) +
+                 (bins->bins + 1) * sizeof *bins->offset;
+    }
+    return bytes;
+}
+
+static int parts_begin(void *of)
+{
+    struct cpu_parts *parts = of;
+    const size_t piece = 1 << 14;
+#pragma omp parallel for schedule(static) num_threads(parts->plan->threads)
+    for (size_t at = 0; at < parts->values; at += piece)
+        memset(parts->grid + at, 0, (parts->values - at < piece ? parts->values - at : piece) * sizeof *parts->grid);
+    return 0;
+}
+
+static int parts_add(void *of, int number, const struct c32 *data)
+{
+    struct cpu_parts *parts = of;
+    const struct cpu_part *part = &parts->part[number];
+    const size_t count = part->bins->count;
+    size_t at = 0;
+    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+        lanes = next_lanes(parts->plan, parts->batch - done);
+        range_cpu_scatter_add(part->sums, lanes, data + (size_t)done * count, count, part->weight, parts->grid + at);
+        at = grid_after(parts->plan, at, lanes);
+    }
+    return 0;
+}
+
+static int parts_finish(void *of, struct c32 *image, float *squares)
+{
+    struct cpu_parts *parts = of;
+    struct cpu_plan *p = parts->plan;
+    const struct nufft_shape *s = p->shape;
+    const size_t pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
+    size_t at = 0;
+    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+        lanes = next_lanes(p, parts->batch - done);
+        struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
+        grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
+        grid_cpu_exchange(p->grid, own);
+        at = grid_after(p, at, lanes);
+    }
+    return 0;
+}
+
+static const struct parts_leaf parts_leaf_cpu = {
+    parts_create, parts_destroy, parts_bytes, parts_begin, parts_add, parts_finish,
+};
+
 const struct nufft_leaf nufft_leaf_cpu = {
     .cost = cpu_cost,
     .create = cpu_create,
@@ -204,4 +355,5 @@ const struct nufft_leaf nufft_leaf_cpu = {
     .adjoint_squares = cpu_adjoint_squares,
     .forward = cpu_forward,
     .convolve = cpu_convolve,
+    .parts = &parts_leaf_cpu,
 };

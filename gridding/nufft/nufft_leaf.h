@@ -1,7 +1,7 @@
 /* nufft_leaf.h: the part of a NUFFT that differs between devices. Only nufft.c and the leaves include this.
  *
  * nufft.c does once what is the same everywhere: checks, the choice of width, oversampling and grid size, kernel
- * constants, apodisation tables, the loop over batches. A leaf does what runs on its device: binning, scatter and
+ * constants, apodisation tables, the loop over batches. A leaf does the work on its device: binning, scatter and
  * gather, FFT, crop and deapodisation.
  */
 #ifndef MRIRECON_NUFFT_LEAF_H
@@ -16,17 +16,17 @@ extern "C" {
 
 struct overflow_ops; /* gridding/range/overflow.h */
 
-/* A plan's numbers, decided by nufft.c. Constant for the life of the plan. */
+/* A plan's parameters, chosen by nufft.c. Constant for the life of the plan. */
 struct nufft_shape {
     int dim, n[3], grid[3]; /* in 2-D n[2] = grid[2] = 1 */
     int width;              /* W, full, in grid cells */
     double beta;
     enum nufft_kernel kernel;
-    double aliasing; /* relative l2 error of the image to expect from the kernel alone, in the mean over an image */
-    double corner_aliasing; /* .. in its corners, where all of an image may lie, if half of its energy comes from
-                               samples that lie alike between the cells */
-    double tolerance;       /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
-    int batch;              /* transforms handed to a leaf at a time, at most */
+    double aliasing;        /* expected relative l2 error due to the kernel alone, averaged over an image */
+    double corner_aliasing; /* .. in its corners, which may contain all of an image, if half of its energy is from
+                               samples with the same position between cells */
+    double tolerance;       /* requested: a leaf may use cheaper arithmetic that meets it */
+    int batch;              /* the most transforms passed to a leaf at a time */
     int bin_depth;          /* as in nufft_params */
     enum nufft_overflow overflow;
     enum nufft_method method;                /* likewise */
@@ -39,7 +39,7 @@ struct nufft_shape {
     const float *deapodise_radial;
 };
 
-/* Grid cells a pixel, of the axis that has least: it decides beta and the errors. */
+/* Grid cells per pixel, minimum over the axes: determines beta and the errors. */
 static inline double nufft_oversampling(const struct nufft_shape *shape)
 {
     double least = (double)shape->grid[0] / shape->n[0];
@@ -49,45 +49,57 @@ static inline double nufft_oversampling(const struct nufft_shape *shape)
     return least;
 }
 
-/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
+/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: for which FFTs are fast. */
 int nufft_smooth_size(double n);
 
-/* How a plan's samples lie in bins. first and order are the caller's, host memory. */
+/* A plan's bins. first and order are the caller's, host memory. */
 struct nufft_bins {
-    int axis[3];   /* bins of each axis; bin i holds the base cells from floor(i grid / axis) on */
+    int axis[3];   /* bins of each axis; bin i has the base cells from floor(i grid / axis) on */
     bool pairs[3]; /* or from twice floor(i (grid / 2) / axis) on */
     bool by_cell;  /* a bin's samples are sorted by base z cell, in 2-D by square (range/layout.h), then in the caller's
                       order; else in the caller's */
-    uint32_t *first; /* [bins + 1]: bin (y * axis[2] + z) * axis[0] + x holds the sorted places from first[bin] on */
-    uint32_t *order; /* [samples]: sorted place -> the caller's */
+    uint32_t *first; /* [bins + 1]: bin (y * axis[2] + z) * axis[0] + x has the sorted indices from first[bin] on */
+    uint32_t *order; /* [samples]: sorted index -> the caller's */
+};
+
+/* Adjoints in parts (nufft_parts.h), where a leaf has more for them than to keep the samples. */
+struct parts_leaf {
+    int (*create)(void **parts, void *state, int batch, int count, const size_t *first, const float *k,
+                  const float *weights);
+    void (*destroy)(void *parts);
+    size_t (*bytes)(const void *parts);
+    int (*begin)(void *parts);
+    int (*add)(void *parts, int part, const struct c32 *data); /* [batch][samples of the part] */
+    int (*finish)(void *parts, struct c32 *image, float *squares);
 };
 
 struct nufft_leaf {
-    /* What `shape` is estimated to take for its purpose, in seconds (any monotonous model, calibrated by a line in
-     * docs/notebook/gpu-choices.md), and the relative l2 error of the image to expect of it, aliasing included. */
+    /* The estimated time of `shape` for its purpose, in seconds (any monotonic model, calibrated by a line in
+     * docs/notebook/gpu-choices.md), and the expected relative l2 error of the image, including aliasing. */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 
-    /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and make everything
-     * execute needs. */
+    /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and create everything
+     * that transforms need. */
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
-    void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
-    int (*bins)(const void *state, struct nufft_bins *bins);      /* NULL: this leaf does not tell */
-    int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
+    void (*describe)(const void *state,
+                     struct nufft_info *info);               /* the members that do not follow from shape and samples */
+    int (*bins)(const void *state, struct nufft_bins *bins); /* NULL: not available */
+    int (*set_weights)(void *state, const float *weights);   /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. Adjoints may return before they are done. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);
     int (*adjoint_squares)(void *state, int batch, const struct c32 *data, float *squares);
-    /* Wait for adjoints, and tell what those since the last call took. NULL: there is nothing to wait for. */
+    /* Wait for adjoints, and return the times of those since the last call. NULL: adjoints are synchronous. */
     int (*finish)(void *state, struct nufft_times *times);
     int (*forward)(void *state, int batch, const struct c32 *image, struct c32 *data);
     int (*convolve)(void *state, const float *weights, float *convolved); /* host memory */
+    const struct parts_leaf *parts;                                       /* NULL: none */
 };
 
-/* Circular convolution of zero-padded images: what normal.c needs of a device. */
+/* Circular convolution of zero-padded images: the device's part of normal.c. */
 struct convolution_leaf {
-    /* The size of an axis of the grid that is to have at least `cells` (a product of 2, 3, 5, 7): as many, or more
-     * where the device is then faster. */
+    /* The size of a grid axis of at least `cells` (a product of 2, 3, 5, 7); larger if the device is then faster. */
     int (*axis_size)(int axis, int cells);
 
     /* Images of n[] on a grid of grid[] >= n[] cells, sizes of axis_size(), at most `batch` at a time. */
@@ -95,15 +107,15 @@ struct convolution_leaf {
     void (*destroy)(void *state);
     size_t (*bytes)(const void *state);
 
-    /* The convolution's kernel, [kernel_n] of it around 0 as an image (device memory), Hermitian but for rounding: kept
-     * as the real part of its transform, times `scale`. */
+    /* The convolution's kernel, [kernel_n] of it around 0 as an image (device memory), Hermitian except for rounding:
+     * stored as the real part of its transform, times `scale`. */
     int (*set_kernel)(void *state, const int kernel_n[3], const struct c32 *kernel, float scale);
 
     /* At most `batch` images; in place is allowed. */
     int (*apply)(void *state, int batch, const struct c32 *image, struct c32 *result);
 
-    /* What set_kernel() made, for copying: the grid's cells as floats, one more where their number is odd. NULL: the
-     * device lends it to nobody. */
+    /* The kernel of set_kernel(), for copying: the grid's cells as floats, rounded up to an even number. NULL: not
+     * available. */
     struct c32 *(*kernel)(void *state);
 };
 
@@ -113,6 +125,15 @@ static inline int nufft_nonfinite(size_t value, int dim)
     return err_set(ERR_TRAJ_NONFINITE, "Sample %zu of the trajectory is not finite in dimension %zu.",
                    value / (size_t)dim, value % (size_t)dim);
 }
+
+/* What a plan is made of, for nufft_parts.c. */
+struct nufft_inside {
+    struct dev *dev;
+    const struct nufft_leaf *leaf;
+    void *state;
+    size_t samples;
+};
+void nufft_inside(const struct nufft *plan, struct nufft_inside *out);
 
 /* A plan's bins, for tests. Fails with ERR_BAD_PARAMETER (not a GPU's plan), ERR_DEVICE. */
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins);

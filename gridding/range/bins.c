@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The place of a coordinate: its bin along this axis, its cell in the bin, and the fraction. */
+/* The position of a coordinate: its bin along this axis, its cell in the bin, and the fraction. */
 struct place {
     int tile, cell;
     float fraction;

@@ -1,9 +1,9 @@
 /* bricks_gpu.cuh: reading grids that are stored as bricks, on a GPU.
  *
- * The cells of a 2-D grid are cut into bins (slots.h), each as long as what a kernel reaches or longer, and each
- * beginning at an even cell along x. Whoever sums a bin's samples stores all cells that they reach as a brick of
- * BRICK_EDGE x BRICK_EDGE cells that begins with the bin's first; a cell of the grid is the sum of the bricks that hold
- * a share of it, in one order. Cells are read in pairs along x.
+ * The cells of a 2-D grid are divided into bins (slots.h), each at least as long as a kernel's reach and beginning at
+ * an even cell along x. All cells that a bin's samples reach are stored as a brick of BRICK_EDGE x BRICK_EDGE cells,
+ * beginning with the bin's first; a cell of the grid is the sum of the bricks that contain it, in a fixed order. Cells
+ * are read in pairs along x.
  */
 #ifndef MRIRECON_BRICKS_GPU_CUH
 #define MRIRECON_BRICKS_GPU_CUH
@@ -13,7 +13,7 @@
 
 enum { BRICK_EDGE = 16, BRICK_PAIRS = BRICK_EDGE * BRICK_EDGE / 2 };
 
-/* What a reader needs. */
+/* The arrays that a reader needs. */
 struct bricks {
     int bins;                        /* along x */
     const struct slot_cell *x, *y;   /* device, [cells along x / 2] and [cells along y] */
@@ -24,7 +24,7 @@ struct bricks {
 
 /* ---- inside a kernel ---- */
 
-/* The bins that hold a share of a pair of cells, and where in their bricks it lies. */
+/* The bins whose bricks contain a pair of cells, and its position in each. */
 struct brick_shares {
     struct brick_list held[4];
     uint32_t at[4];

@@ -1,7 +1,7 @@
-/* dense.h: which bricks hold a share of a grid cell (method_brick_dense.cu); what both compilers see of it.
+/* dense.h: which bricks contain a grid cell (method_brick_dense.cu); the part for both compilers.
  *
- * A brick begins with its bin's first cell on every axis and is large enough for the longest bin and what that reaches.
- * A bin has one brick, or one for each part of its samples, one after the other, or none.
+ * A brick begins with its bin's first cell on every axis and is large enough for the longest bin and its reach. A bin
+ * has one brick, or one for each part of its samples, consecutively, or none.
  */
 #ifndef MRIRECON_DENSE_H
 #define MRIRECON_DENSE_H
@@ -11,13 +11,13 @@
 /* Cells of a brick: DENSE_SIDE along x and y, DENSE_PLANES along z; [z][y][x]. */
 enum { DENSE_SIDE = 8, DENSE_PLANES = 16, DENSE_LINES_MOST = 8 * 3 };
 
-/* How large bins are along x and y, and along z. */
+/* The size of bins along x and y, and along z. */
 static inline struct range_axis dense_axis(int cells, int width, bool deep)
 {
     return range_axis_make(cells, (deep ? DENSE_PLANES : DENSE_SIDE) + 1 - width);
 }
 
-/* A bin that reaches a cell, and where in its brick the cell lies: first the cell's own bin, then those before. */
+/* A bin that reaches a cell, and the cell's position in its brick: first the cell's own bin, then the ones before. */
 struct dense_reach {
     int bin, offset;
 };
@@ -30,7 +30,7 @@ static HOST_DEVICE inline struct dense_reach dense_first(struct range_axis axis,
     return r;
 }
 
-/* The next that reaches the cell; false: there is none. */
+/* The next bin that reaches the cell; false: none. */
 static HOST_DEVICE inline bool dense_next(struct range_axis axis, int reach, struct dense_reach *r)
 {
     if (r->offset >= reach)
@@ -40,14 +40,14 @@ static HOST_DEVICE inline bool dense_next(struct range_axis axis, int reach, str
     return true;
 }
 
-/* What the bricks of a row of bins along x hold of a line of cells: the row's first bin, and the line's first cell in a
- * brick. */
+/* The part of a line of cells in the bricks of a row of bins along x: the row's first bin, and the line's first cell in
+ * a brick. */
 struct dense_line {
     uint32_t bin;
     int cell;
 };
 
-/* The rows of bins that reach line (y, z), in one order; returns how many. */
+/* The rows of bins that reach line (y, z), in a fixed order; returns their number. */
 static HOST_DEVICE inline int dense_lines(const struct range_geometry *g, int y, int z, struct dense_line *lines)
 {
     const int reach = g->width - 1;

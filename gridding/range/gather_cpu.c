@@ -22,7 +22,7 @@ static struct stretch stretch_of(const struct sums_job *job, const struct pencil
     return from > to ? (struct stretch){0, -1} : (struct stretch){(long)from, (long)to};
 }
 
-/* The next nodes of an axis, from `at` on, that belong to one image and fit in the block; returns their number. */
+/* The next nodes of an axis, from `at` on, that are in one image and fit in the block; returns their number. */
 static long take(const struct sums_job *job, struct stretch s, long at, int d, struct pencil_block *b,
                  struct pencil_point *point, double whole)
 {

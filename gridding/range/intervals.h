@@ -1,5 +1,5 @@
-/* intervals.h: to which interval of distances a pair belongs, for counts: by a table that float32 reads, which leaves
- * in doubt what lies near an edge. Only gridding/range includes this. */
+/* intervals.h: the interval of distances of a pair, for counts: a table look-up in float32, which marks pairs near an
+ * edge as undecided. Only gridding/range includes this. */
 #ifndef MRIRECON_INTERVALS_H
 #define MRIRECON_INTERVALS_H
 
@@ -10,21 +10,21 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A distance in float32 has a place in a table, and belongs to interval table[place] if that is below INTERVAL_DOUBT,
- * is longer or shorter than all where it is INTERVAL_FAR, and else is looked at in double precision. */
+/* A float32 distance has an index into a table. It is in interval table[index] if that is below INTERVAL_DOUBT, outside
+ * all intervals if that is INTERVAL_FAR, and is otherwise decided in double precision. */
 enum { INTERVAL_FAR = 0xffff, INTERVAL_DOUBT = 0xfffe };
 
-/* What a distance r in float32 may err by: relative r + absolute. */
+/* The error bound of a float32 distance r: relative r + absolute. */
 struct interval_error {
     double relative, absolute;
 };
 
-/* table[places] of squared edges edge2[edges], rising. end(of, t): the distance, in float32, at which place t ends and
- * the next begins; place 0 begins at 0. */
+/* Fill table[places] from squared edges edge2[edges], ascending. end(of, t): the float32 distance at which entry t ends
+ * and the next begins; entry 0 begins at 0. */
 static inline void interval_table(int edges, const double *edge2, const struct interval_error *error, int places,
                                   double (*end)(const void *of, int place), const void *of, uint16_t *table)
 {
-    int interval = -1; /* the last whose lower edge lies below a place */
+    int interval = -1; /* the last one whose lower edge is below the entry */
     double begin = 0;
     for (int t = 0; t < places; t++) {
         const double next = end(of, t), low = fmax(0, begin * (1 - error->relative) - error->absolute),
@@ -38,17 +38,17 @@ static inline void interval_table(int edges, const double *edge2, const struct i
     }
 }
 
-/* ---- places by powers of two, on the CPU ---- */
+/* ---- logarithmic entries, on the CPU ---- */
 
-/* The place of r2, a square, is its bits as a float >> shift, less first, and at least 0: so many steps from each power
- * of two to the next, so that short distances are told apart as well as long ones, and none takes time to compute. What
- * is not below `limit` lies beyond all edges. */
+/* The index of a squared distance r2 is its bits as a float >> shift, minus first, and at least 0: a fixed number of
+ * entries per power of two, so that short distances are resolved as well as long ones, at no cost. A value of `limit`
+ * or above is beyond all edges. */
 struct interval_octaves {
     int shift, first, places;
     float limit;
 };
 
-/* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
+/* A small table stays in the first-level cache, but with many intervals it would leave too many pairs undecided. */
 enum { INTERVAL_FEW = 64, INTERVAL_BITS_FEW = 10, INTERVAL_BITS = 12, INTERVAL_OCTAVES_MOST = 24 };
 enum { INTERVAL_PLACES_MOST = (INTERVAL_OCTAVES_MOST + 2) << INTERVAL_BITS };
 
@@ -94,9 +94,9 @@ static inline double interval_octaves_end(const void *of, int place)
     return sqrt((double)interval_float((uint32_t)(o->first + place + 1) << o->shift));
 }
 
-/* ---- places of equal length, on a GPU, whose shared memory holds few ---- */
+/* ---- entries of equal length, on a GPU, whose shared memory is small ---- */
 
-/* The place of r is r steps. */
+/* The index of r is r * steps. */
 struct interval_equal {
     double step;
 };
@@ -113,7 +113,7 @@ static inline double interval_equal_end(const void *of, int place)
     return (place + 1) / ((const struct interval_equal *)of)->step;
 }
 
-/* The interval that r2 lies in; -1: none. */
+/* The interval that contains r2; -1: none. */
 static HOST_DEVICE inline int interval_of(int edges, const double *edge2, double r2)
 {
     if (r2 < edge2[0] || r2 >= edge2[edges - 1])

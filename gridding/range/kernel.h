@@ -40,8 +40,8 @@ static inline double kernel_bessel_i1(double x)
     return sum;
 }
 
-/* The shape parameter that makes the aliasing error smallest (Beatty, Nishimura, Pauly 2005,
- * doi:10.1109/TMI.2005.848376, eq. 5). */
+/* The shape parameter with the smallest aliasing error (Beatty, Nishimura, Pauly 2005, doi:10.1109/TMI.2005.848376, eq.
+ * 5). */
 static inline double kernel_beta(int width, double oversampling)
 {
     double a = width / oversampling * (oversampling - 0.5);
@@ -77,24 +77,25 @@ static inline double kernel_transform_radial(int dim, int width, double beta, do
                      : (sin(z) / z - cos(z)) / -z2);
 }
 
-/* The least oversampling that a kernel is of use at. The radial kernel's transform falls towards 0 in the image's
- * corners: it needs more, and most in three dimensions. */
+/* The smallest useful oversampling of a kernel. The radial kernel's transform falls towards 0 in the image's corners,
+ * so it needs more, especially in three dimensions. */
 static inline double kernel_least_oversampling(int dim, int radial)
 {
     return !radial ? 1.125 : dim == 2 ? 1.5 : 1.75;
 }
 
 /* The relative l2 error of an image to expect from aliasing: the bound exp(-pi W sqrt(1 - 1/oversampling)) (Barnett
- * 2021, doi:10.1016/j.acha.2020.10.002) with a factor that lies above what direct sums show (tests/unit/test_nufft). */
+ * 2021, doi:10.1016/j.acha.2020.10.002) times a factor above the errors measured against direct sums
+ * (tests/unit/test_nufft). */
 static inline double kernel_aliasing(int dim, int width, double oversampling, int radial)
 {
     double bound = exp(-KERNEL_PI * width * sqrt(1 - 1 / oversampling)) * sqrt(dim / 2.0);
     return (2.5 + 4.35 * (oversampling - 1.25)) * bound * (radial ? 2 : 1);
 }
 
-/* The least aliasing, in two dimensions, of the kernels that a width (0: any) and an oversampling (0: any) leave. Both
- * given are taken for what they reach, which is told as 0. What does not keep a tolerance is refused whatever the
- * number of dimensions is: parameters are checked before the scan is known. */
+/* The smallest aliasing error, in two dimensions, of the kernels with this width (0: any) and oversampling (0: any). 0
+ * if both are set: they are then used whatever their error. A tolerance below the result is refused for any number of
+ * dimensions, because parameters are checked before the scan is known. */
 static inline double kernel_least_aliasing(int width, double oversampling, int radial)
 {
     if (width != 0 && oversampling != 0)
@@ -104,8 +105,9 @@ static inline double kernel_least_aliasing(int width, double oversampling, int r
 }
 
 /* The relative error that aliasing leaves on one axis in a pixel at frequency f (cycles per cell): the kernel's
- * transform wherever the grid repeats it, over that in the pixel. The repeats' squares add up, but for kernels of 2 and
- * 3 cells, whose transforms fall slowly: all samples may lie alike between the cells, as those of few spokes do. */
+ * transform at all aliases of the pixel, relative to that at the pixel. The squares of the aliases are summed; for
+ * kernels of 2 and 3 cells, whose transforms decay slowly, the amplitudes, because all samples may have the same
+ * position between cells, as those of few spokes do. */
 static inline double kernel_aliasing_at(int width, double beta, double f)
 {
     enum { REPEATS = 4 };
@@ -118,11 +120,11 @@ static inline double kernel_aliasing_at(int width, double beta, double f)
     return width <= 3 ? sum : sqrt(squares);
 }
 
-/* The same where samples lie alike between the cells, at the position at which the repeats add up to most. */
+/* The same for samples that all have the same position between cells, the worst one. */
 static inline double kernel_aliasing_alike(int width, double beta, double f)
 {
     enum { REPEATS = 3, STEPS = 16 };
-    /* cos(2 pi s / STEPS); the sine is a quarter turn behind. */
+    /* cos(2 pi s / STEPS); the sine is a quarter turn later. */
     static const double turn[STEPS] = {1,  0.92387953251128674,  0.70710678118654752,  0.38268343236508977,
                                        0,  -0.38268343236508977, -0.70710678118654752, -0.92387953251128674,
                                        -1, -0.92387953251128674, -0.70710678118654752, -0.38268343236508977,
@@ -162,10 +164,10 @@ static inline double kernel_aliasing_radial_at(int dim, int width, double beta, 
     return (width <= 3 ? sum : sqrt(squares)) / fabs(within);
 }
 
-/* The error to expect from float32: sums and FFT err by about 1e-6 of the grid's energy everywhere alike; deapodisation
- * multiplies that by 1 / the kernel's transform, most at the image's edge, and it shows in images that are dark there:
- * wide kernels on tight grids pay. 1.3e-6 is the largest of six plans of a 3-D centre-out scan, where the root mean
- * square of that factor was 2.5 to 74. */
+/* The expected error of float32: sums and FFT have an error of about 1e-6 of the grid's energy, uniformly;
+ * deapodisation multiplies it by 1 / the kernel's transform, which is largest at the image's edge and for wide kernels
+ * on tight grids, and matters if the image is dark there. 1.3e-6 is the largest of six plans of a 3-D centre-out scan,
+ * in which the root mean square of that factor was 2.5 to 74. */
 static inline double kernel_rounding(int dim, int width, double oversampling)
 {
     enum { STEPS = 16 };

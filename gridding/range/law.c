@@ -142,9 +142,10 @@ int range_law_make(struct range_law *law, const struct range_law_params *params,
     law->degree = fit_pieces(1, &piece, 0, params->error * largest, power, &worst);
     law->error = largest > 0 ? worst / largest : 0;
     if (!(law->error <= params->error))
-        return err_set(ERR_BAD_PARAMETER,
-                       "A law cannot be evaluated to %g of its largest value: a polynomial of degree %d errs by %g.",
-                       params->error, RANGE_DEGREE_MOST, law->error);
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "A law cannot be evaluated to %g of its largest value: a polynomial of degree %d has an error of %g.",
+            params->error, RANGE_DEGREE_MOST, law->error);
     for (int i = 0; i <= law->degree; i++)
         law->c[i] = (float)power[0][i];
     find_exponential(law, value, of);

@@ -33,6 +33,10 @@ struct range_law_params {
      * the cubic spline of this radius (J.J. Monaghan, J.C. Lattanzio, Astron. Astrophys. 149, 135, 1985), finite at r =
      * 0, too. */
     double spline;
+    /* What sums to a grid may err by, in l2, relative to the sums of the terms' magnitudes; 0: as float32 rounds. From
+     * 5e-4 on a GPU may sum a Gaussian cut to cubes (RANGE_SEPARABLE) by tensor cores. On which side of the reach a
+     * node lies does not depend on it. */
+    double tolerance;
 };
 
 enum { RANGE_DEGREE_MOST = 17 };

@@ -39,7 +39,7 @@ INLINE vec polynomial(const struct scaled *law, vec s)
     return value;
 }
 
-/* 1 / r^power of a mass smoothed by a spline of radius h, where r < h; x = r / h. The integrals of the spline: V.
+/* 1 / r^power of a mass smoothed by a spline of radius h, for r < h; x = r / h. The integrals of the spline: V.
  * Springel, N. Yoshida, S.D.M. White, New Astron. 6, 79, 2001, doi:10.1016/S1384-1076(01)00042-2, eq. 71 and its
  * potential. */
 INLINE vec splined(const struct scaled *law, vec r2, vec root)
@@ -67,7 +67,7 @@ INLINE vec splined(const struct scaled *law, vec r2, vec root)
     return only(near, inside) + only(far, ~inside);
 }
 
-/* What inverse laws of one least, soft and spline share. */
+/* Shared by inverse laws with the same least, soft and spline. */
 struct inverse {
     vec softened, root; /* r^2 + soft^2, and 1 / its root */
     vec_int held;       /* lanes that are not 0 */

@@ -1,5 +1,5 @@
-/* layout.h: which bins a GPU has, which of them a warp sums in one go, and where their sums lie; what both compilers
- * see of range_gpu.cuh. */
+/* layout.h: a GPU's bins, the runs of bins that a warp sums, and the layout of their sums; the part of range_gpu.cuh
+ * for both compilers. */
 #ifndef MRIRECON_LAYOUT_H
 #define MRIRECON_LAYOUT_H
 
@@ -7,21 +7,22 @@
 
 #include <stdbool.h>
 
-enum { RUN_BINS_MOST = 31 }; /* a warp's lanes hold where they begin, and where the last ends */
-enum { RANGE_SQUARE = 4 };   /* base cells of a bin's squares, counted from its first */
+enum { RUN_BINS_MOST = 31 };          /* a warp's lanes hold the starts of the bins, and the end of the last */
+enum { RANGE_UNLIMITED = INT32_MAX }; /* depth of bins that are never cut */
+enum { RANGE_SQUARE = 4 };            /* base cells of a bin's squares, counted from its first */
 
 struct range_geometry {
     int dim, width;
     struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
     bool by_cell; /* within a bin, sort as well by base z cell; in 2-D by square of RANGE_SQUARE x RANGE_SQUARE cells */
-    uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
-    uint32_t depth; /* samples of a part */
-    uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
-    uint32_t run_samples, run_bins; /* a run's, about and at most; 0: sums go to the grid in order, not to slots */
+    uint32_t
+        light; /* the most samples of a bin that is not cut; 0: no tasks are made (the caller iterates over the bins) */
+    uint32_t depth;                 /* samples of a part */
+    uint32_t slab;                  /* bins of a slab: an eighth should not be much less than the number in progress */
+    uint32_t run_samples, run_bins; /* of a run: target and maximum; 0: sums go to the grid in order, not to slots */
 };
 
-/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width -
- * 1). */
+/* The number of bins of at most `size` on an axis of `cells`. The colouring is valid if size >= 4/3 (width - 1). */
 static inline struct range_axis range_axis_make(int cells, int size)
 {
     struct range_axis axis = {cells, (cells + size - 1) / size, 0};
@@ -34,7 +35,7 @@ static HOST_DEVICE inline uint32_t range_squares(struct range_axis axis)
     return ((uint32_t)axis_largest(axis) + RANGE_SQUARE - 1) / RANGE_SQUARE;
 }
 
-/* How many keys samples of one bin are sorted by. */
+/* The number of sort keys within one bin. */
 static HOST_DEVICE inline uint32_t range_bin_keys(const struct range_geometry *g)
 {
     if (!g->by_cell)
@@ -57,7 +58,7 @@ static HOST_DEVICE inline void range_bin_place(const struct range_geometry *g, u
     place[1] = (int)(bin / (uint32_t)g->axis[2].bins);
 }
 
-/* The next bin along x, of the same y and z; after the last the first. And the one before. */
+/* The next bin along x, of the same y and z; after the last the first. And the previous one. */
 static HOST_DEVICE inline uint32_t range_bin_right(const struct range_geometry *g, uint32_t bin)
 {
     uint32_t row = (uint32_t)g->axis[0].bins;
@@ -70,13 +71,13 @@ static HOST_DEVICE inline uint32_t range_bin_left(const struct range_geometry *g
     return bin % row ? bin - 1 : bin + row - 1;
 }
 
-/* Light bins that follow each other along x without a gap, summed by one warp. */
+/* Consecutive light bins along x without a gap, summed by one warp. */
 struct range_run {
     uint32_t bin, bins;
 };
 
-/* Whether an occupied bin's sums go on from those of the bin to its left. Cuts where about run_samples are full: known
- * from the bin alone. first: [bins + 1], where a bin's samples begin. */
+/* Whether an occupied bin continues the run of the bin to its left. Runs are cut at about run_samples; this depends on
+ * the bin only. first: [bins + 1], the start of each bin's samples. */
 static HOST_DEVICE inline bool range_goes_on(const struct range_geometry *g, uint32_t bin, const uint32_t *first)
 {
     if (bin % (uint32_t)g->axis[0].bins % g->run_bins == 0)
@@ -95,7 +96,7 @@ static HOST_DEVICE inline struct range_run range_run_from(const struct range_geo
     return run;
 }
 
-/* What bins come to, added up: occupied ones, heavy ones and their parts, the most samples in one, runs, slots. */
+/* Cumulative counts over bins: occupied ones, heavy ones and their parts, the most samples in one, runs, slots. */
 struct range_prefix {
     uint32_t occupied, heavies, parts, largest, runs, slots;
 };
@@ -125,13 +126,13 @@ static HOST_DEVICE inline struct range_prefix range_prefix_add(struct range_pref
     return s;
 }
 
-/* What a chunk [from, to) of the rows of bins along y sums: one or two stretches of rows, since samples of the row
- * below the first (at the edge: the last row) reach into it. Of each stretch: from which part, run and heavy bin on,
- * how many, and the number of the slot that would lie at the workspace's first place. */
+/* The sums of a chunk [from, to) of the rows of bins along y: one or two stretches of rows, because samples of the row
+ * below the first (at the edge: the last row) reach into it. For each stretch: the first part, run and heavy bin, their
+ * numbers, and the number of the slot at the workspace's beginning. */
 struct slot_rows {
     uint32_t part[2], parts[2], run[2], runs[2], heavy[2], heavies[2], base[2];
     uint32_t slots; /* of all */
-    int stretches;  /* the row below is in the first, the chunk's own in the last */
+    int stretches;  /* the row below is in the first, the chunk's own rows in the last */
 };
 
 /* before[rows + 1]: the prefixes of the bins before each row. */
@@ -148,7 +149,7 @@ static inline struct slot_rows slot_rows_of(const struct range_prefix *before, i
         r.runs[i] = b->runs - a->runs;
         r.heavy[i] = a->heavies;
         r.heavies[i] = b->heavies - a->heavies;
-        r.base[i] = a->slots - r.slots; /* slot s lies at place s - base */
+        r.base[i] = a->slots - r.slots; /* slot s is at index s - base */
         r.slots += b->slots - a->slots;
     }
     return r;

@@ -95,7 +95,7 @@ const struct overflow_ops range_overflow_ops = {
 
 /* A linear model: the GPU's time falls from `all` through `some`; the times of the CPU and the merge rise from `few`.
  * GPU and CPU work at the same time; the part of a probe's total that the model does not explain is the overhead of
- * starting and waiting. */
+ * launches and waits. */
 double overflow_expected(const struct overflow_costs *c, double overflowed)
 {
     if (overflowed <= 0)
@@ -143,7 +143,7 @@ uint32_t overflow_choose(const struct overflow_costs *costs, const uint32_t *fir
 {
     uint32_t best = largest_bin(first, bins);
     double least = overflow_expected(costs, 0);
-    /* Depths in steps of an eighth: the model is smooth and not more accurate than that. */
+    /* Depths in steps of an eighth: the model is smooth and no more accurate than that. */
     for (uint32_t depth = 1, largest = best; depth<largest; depth += depth / 8> 0 ? depth / 8 : 1) {
         double seconds = overflow_expected(costs, (double)overflow_count(first, bins, depth));
         if (seconds < least) {

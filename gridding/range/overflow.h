@@ -1,7 +1,7 @@
-/* overflow.h: the samples that bins on a GPU do not keep: summed on the CPU while the GPU sums the others; and how many
- * a bin should keep.
+/* overflow.h: the samples beyond the depth of a GPU's bins, which the CPU sums while the GPU sums the others; and the
+ * choice of the depth.
  *
- * A GPU's leaf calls the functions by a table, which the host program gives it.
+ * A GPU's leaf calls the functions through a table that the host program passes to it.
  */
 #ifndef MRIRECON_OVERFLOW_H
 #define MRIRECON_OVERFLOW_H
@@ -19,8 +19,8 @@ struct overflow_shape {
     int dim, grid[3], width;
     double beta;
     bool radial;
-    double error;       /* that the kernel's polynomials may have (range_kernel_create) */
-    int lanes, threads; /* transforms at a time, at most; CPU threads */
+    double error;       /* error bound of the kernel's polynomials (range_kernel_create) */
+    int lanes, threads; /* largest number of transforms at a time; CPU threads */
 };
 
 struct overflow_ops {
@@ -28,7 +28,7 @@ struct overflow_ops {
     int (*create)(struct range_overflow **out, const struct overflow_shape *shape, size_t count, const float *k);
     void (*destroy)(struct range_overflow *overflow);
 
-    /* [count]: the sample (its index in k) that stands at each place of the order in which values are to come. */
+    /* [count]: the order of values: the index in k of each. */
     const uint32_t *(*order)(const struct range_overflow *overflow);
     const struct range_rows *(*rows)(const struct range_overflow *overflow);
 
@@ -39,36 +39,36 @@ struct overflow_ops {
 
 extern const struct overflow_ops range_overflow_ops;
 
-/* Transforms of a pass where `left` are left and `lanes` are allowed. */
+/* Transforms of a pass if `left` are left and `lanes` are allowed. */
 static inline int overflow_lanes(int left, int lanes)
 {
     int n = left < lanes ? left : lanes;
     return n >= 16 ? 16 : n >= 8 ? 8 : n >= 4 ? 4 : 1;
 }
 
-/* What one transform takes, measured, in seconds: with every sample kept, and with bins of some depth. */
+/* Measured times of a transform, in seconds, with all samples kept or with bins of some depth. */
 struct overflow_probe {
     double kept, overflowed; /* samples */
     double gpu, cpu;         /* gridding */
     double merge;            /* the sums' upload and addition */
-    double total;            /* of all three, as far as they do not hide each other */
+    double total;            /* of all three, which overlap */
 };
 
-/* all: nothing overflows. some: a part of the samples does. few: next to none do: what overflowing costs as such. */
+/* all: no sample overflows. some: a part does. few: almost none do, which measures the overhead. */
 struct overflow_costs {
     struct overflow_probe all, some, few;
 };
 
-/* Expected seconds when so many samples overflow. */
+/* Expected seconds if so many samples overflow. */
 double overflow_expected(const struct overflow_costs *costs, double overflowed);
 
-/* How many samples bins that hold first[b + 1] - first[b] have past a depth. */
+/* The number of samples beyond a depth in bins of first[b + 1] - first[b] samples. */
 size_t overflow_count(const uint32_t *first, size_t bins, uint32_t depth);
 
-/* The least depth past which at most `most` samples lie. */
+/* The smallest depth with at most `most` samples beyond it. */
 uint32_t overflow_depth_of(const uint32_t *first, size_t bins, size_t most);
 
-/* The depth of least expected time; the largest bin's count: none overflows. */
+/* The depth with the least expected time; the largest bin's count: no overflow. */
 uint32_t overflow_choose(const struct overflow_costs *costs, const uint32_t *first, size_t bins);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /* pairs_cpu.c: sums over pairs of points, and counts of their distances, on the CPU.
  *
- * The points of a bin, BLOCK at a time, are a task of one thread: they are summed over the rows of bins within reach.
- * What a row holds between two bins is one contiguous run, worked off in cuts of RUN points. Rows, and bins of a row,
- * are left out that the sphere around the block does not touch; then rows that the sphere around a point does not
- * touch. Which thread has a task does not change its sums. */
+ * The points of a bin, BLOCK at a time, are a task of one thread: they are summed over the rows of bins within reach. A
+ * row's points between two bins are one contiguous run, processed in cuts of RUN points. Rows, and bins of a row, that
+ * the sphere around the block does not touch are skipped; then rows that the sphere around a point does not touch. The
+ * sums of a task do not depend on its thread. */
 #include "gridding/base/err.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
@@ -367,8 +367,8 @@ static double moved_error(const struct points_cpu *p)
     return ldexp(extent, -46);
 }
 
-/* Differences of float32 positions are rounded once, and so are those of positions in two parts, but for what the lower
- * part leaves: r errs by a few units of its last place, and by 2^-46 of the coordinates. */
+/* Differences of float32 positions are rounded once, and so are those of positions in two parts, except for the lower
+ * part's own error: r has an error of a few units of its last place, and of 2^-46 of the coordinates. */
 static struct interval_error count_error(const struct pair_job *job)
 {
     double longest = job->reach;

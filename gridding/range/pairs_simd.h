@@ -25,7 +25,7 @@ INLINE vec pair_squares(const int dim, const bool rest, const struct pair_place 
     return r2;
 }
 
-/* Which lanes from point j on are pairs; `self`: the point that is not paired. */
+/* The lanes from point j on that are pairs; `self`: the point that is not paired. */
 INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
 {
     vec_int lanes = lane_number < splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES));
@@ -34,7 +34,7 @@ INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
     return lanes;
 }
 
-/* Whether point i may have partners in the run, and where it lies. */
+/* Whether point i may have partners in the run, and its position. */
 INLINE bool pair_point(const int dim, const bool rest, const struct pair_block *of, size_t i, struct pair_place *p)
 {
     double off = 0;
@@ -68,7 +68,7 @@ INLINE struct pair_scaled pair_scaled(const struct pair_laws *laws)
                                 is_inverse(laws->scalars), (float)(any->params.reach * any->params.reach)};
 }
 
-/* What to sum, as constants that each loop below is compiled for. */
+/* The sums wanted, as constants for which each loop below is specialised. */
 struct pair_loop {
     int dim;
     bool vectors, scalars, rest;
@@ -102,7 +102,7 @@ INLINE void pair_vector(const struct pair_loop loop, const struct pair_scaled *l
 INLINE void pair_sums(const struct pair_loop loop, const struct pair_scaled *l, const struct pair_place *p,
                       const struct pair_run *run, size_t self, double sums[PAIR_PARTS])
 {
-    enum { BLOCK = 4096 }; /* points that a lane's float32 sum takes, times 16 */
+    enum { BLOCK = 4096 }; /* points per lane of a float32 sum, times 16 */
     for (size_t from = 0; from < run->count; from += BLOCK) {
         vec sum[PAIR_PARTS] = {splat(0), splat(0), splat(0), splat(0)};
         const size_t to = run->count - from < BLOCK ? run->count : from + BLOCK;
@@ -150,7 +150,7 @@ static void pairs(const struct pair_laws *laws, int dim, const struct pair_block
         pair_points((struct pair_loop){dim, laws->vectors, laws->scalars, run->rest[0]}, laws, of, run, sums);
 }
 
-/* Numbers of the lanes in `bits`, one after the other from `to` on; PENCIL_LANES of them may be written. */
+/* The numbers of the lanes in `bits`, written from `to` on; up to PENCIL_LANES numbers may be overwritten. */
 INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 {
 #if defined(__AVX512F__)
@@ -165,7 +165,7 @@ INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 #endif
 }
 
-/* Pairs within the table's range, listed before they are counted: their places, and points i and j. */
+/* Pairs within the table's range, listed before they are counted: table index, and points i and j. */
 enum { LIST = 1024 };
 struct listed {
     int pairs;

@@ -1,4 +1,4 @@
-/* pencils.c: which loops this processor runs. */
+/* pencils.c: selects the loops for this processor. */
 #include "gridding/range/pencils.h"
 
 const struct pencils_leaf *pencils_best(void)

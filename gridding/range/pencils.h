@@ -1,6 +1,6 @@
 /* pencils.h: the innermost loops of sums.h for one instruction set: a point against the nodes around it, pencil by
- * pencil (the run of nodes of one row, along x, that lie within reach), and a point against runs of points. Only
- * gridding/range includes this. */
+ * pencil (the run of nodes of one row, along x, within reach), and a point against runs of points. Only gridding/range
+ * includes this. */
 #ifndef MRIRECON_PENCILS_H
 #define MRIRECON_PENCILS_H
 
@@ -12,44 +12,45 @@
 
 enum { PENCIL_LANES = 16, PENCIL_CHANNELS = 4, PENCIL_NODES = 128 };
 
-/* Nodes low to high (without) of each axis, at most PENCIL_NODES along each. Those of row (y, z) of channel c begin at
- * cells + c channel + (z - low[2]) plane + (y - low[1]) row; 0 strides beyond dim. */
+/* Nodes [low, high) of each axis, at most PENCIL_NODES along each. Those of row (y, z) of channel c begin at cells + c
+ * channel + (z - low[2]) plane + (y - low[1]) row; strides are 0 from dim on. */
 struct pencil_block {
     float *cells;
-    const float *end; /* past the last float that may be read; scatter writes up to PENCIL_LANES past a row's nodes */
+    const float *end; /* end of the readable floats; scatter writes up to PENCIL_LANES floats after a row's nodes */
     size_t row, plane, channel;
     int low[3], high[3];
 };
 
 struct pencil_point {
-    double at[3]; /* in nodes; 0 beyond dim */
+    double at[3]; /* in nodes; 0 from dim on */
     float value[PENCIL_CHANNELS];
     double scale;
 };
 
-/* What of a sum does not depend on the point. */
+/* The parameters of a sum that are the same for all points. */
 struct pencil_law {
     const struct range_law *law;
     int dim, channels;
     double spacing[3];
 };
 
-/* Points 0 to count of a run, padded. A position is at + rest: what float32 leaves of it; rest[0] NULL: nothing. */
+/* Points 0 to count of a run, padded. A position is at + rest, rest being the rounding error of float32; rest[0] NULL:
+ * 0. */
 struct pair_run {
-    const float *at[3], *rest[3], *scale, *value; /* scale may be NULL; value: not of counts */
+    const float *at[3], *rest[3], *scale, *value; /* scale may be NULL; value is not used by counts */
     size_t count;
 };
 
-/* The points that a run is paired with, in the same coordinates, with or without rest alike. Those that lie farther
- * than `reach2` (a square) from the run's bins along y and z, `low` to `high`, are left out. Point i is not paired with
- * point self + i of the run. */
+/* The points paired with a run, in the same coordinates, both with or both without rest. Points farther than `reach2`
+ * (a square) from the run's bins along y and z, `low` to `high`, are skipped. Point i is not paired with point self + i
+ * of the run. */
 struct pair_block {
     const float *at[3], *rest[3];
     size_t count, self;
     double low[3], high[3], reach2;
 };
 
-/* What is summed over pairs; NULL: not this. Of two, reach, least, soft and spline are the same. */
+/* The sums over pairs; NULL: not wanted. If both are, their reach, least, soft and spline are the same. */
 struct pair_laws {
     const struct range_law *vectors, *scalars;
 };
@@ -62,7 +63,7 @@ struct pair_counts {
     struct interval_octaves octaves;
     const uint16_t *table; /* [octaves.places] */
     uint64_t *counts;      /* [intervals][PAIR_COPIES] */
-    /* Called for a pair in doubt: point i of the block, j of the run. */
+    /* Called for an undecided pair: point i of the block, j of the run. */
     void (*doubt)(void *of, size_t i, size_t j);
     void *of;
 };
@@ -80,7 +81,7 @@ struct pencils_leaf {
 
 extern const struct pencils_leaf pencils_leaf_sse2, pencils_leaf_avx2, pencils_leaf_avx512;
 
-/* That for this processor. */
+/* The loops for this processor. */
 const struct pencils_leaf *pencils_best(void);
 
 #endif

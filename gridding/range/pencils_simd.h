@@ -1,9 +1,9 @@
 /* pencils_simd.h: the loops of pencils.h for one instruction set; pencils_sse2.c, pencils_avx2.c and pencils_avx512.c
  * include it and are compiled with that set's flags. Here: a point and the nodes of a grid; pairs_simd.h: two points.
  *
- * Which nodes lie within reach is decided once for each row, in double precision, and exactly: an end of the pencil
- * that rounding could move is tried. The law is then evaluated along x without any test but for the last vector's
- * lanes. */
+ * The nodes within reach are determined once for each row, in double precision, and exactly: an end of the pencil that
+ * rounding could move is tested. The law is then evaluated along x without tests, except for the lanes of the last
+ * vector. */
 #include "gridding/range/law_simd.h"
 #include "gridding/range/pairs_simd.h"
 #include "gridding/range/pencils.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Nodes from `first` to `last` (with both) of an axis, less than `reach` from `at`, of low to high (without). */
+/* Nodes [first, last] of an axis that are less than `reach` from `at`, within [low, high). */
 struct extent {
     int first, last;
 };
@@ -21,17 +21,17 @@ INLINE struct extent clip(double first, double last, int low, int high)
     return (struct extent){first > low ? (int)first : low, last < high - 1 ? (int)last : high - 1};
 }
 
-/* Those of a row whose squared distance along x is below `rest` (lengths squared). */
+/* The nodes of a row whose squared distance along x is below `rest` (lengths squared). */
 INLINE struct extent pencil_of(double at, double spacing, double rest, int low, int high)
 {
     double half = sqrt(rest) / spacing, from = at - half, to = at + half;
-    /* Far from the block nothing is tried: a node is an int there. */
+    /* Far outside the block nothing is tested, because a node must fit an int. */
     if (from > high || to < low)
         return (struct extent){0, -1};
     from = from < low - 2 ? low - 2 : from;
     to = to > high + 1 ? high + 1 : to;
     double first = ceil(from), last = floor(to), near = 1e-9 * (1 + fabs(at));
-    /* A node at the very end: beside it, or on it? */
+    /* A node at the boundary: test whether it is inside. */
     double end = rint(from), away = (end - at) * spacing;
     if (fabs(from - end) < near)
         first = away * away < rest ? end : end + 1;
@@ -51,7 +51,7 @@ INLINE vec read_nodes(const float *from, const float *end)
     return load(part);
 }
 
-/* `sums` is NULL for scatter. What a node beyond reach holds does not matter, if it is no number either. */
+/* `sums` is NULL for scatter. Values of nodes out of reach do not matter, even if NaN. */
 INLINE void use(const struct pencil_block *b, float *row, vec weight, const int channels, const float *value, vec *sums)
 {
     for (int c = 0; c < channels; c++, row += b->channel)
@@ -61,7 +61,7 @@ INLINE void use(const struct pencil_block *b, float *row, vec weight, const int 
             store(row, load(row) + weight * splat(value[c]));
 }
 
-/* One axis' squared distances, and the nodes that they are of. */
+/* Squared distances along one axis, and their nodes. */
 INLINE struct extent squares(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b,
                              const int d, double reach, double square[PENCIL_NODES])
 {
@@ -111,7 +111,7 @@ INLINE void radial_nodes(const struct pencil_law *l, const struct pencil_point *
         }
 }
 
-/* Weights of an axis' nodes, whole vectors of them, 0 behind the last. */
+/* Weights of an axis' nodes, in whole vectors, 0 after the last. */
 INLINE struct extent weights(const struct pencil_law *l, const struct scaled *law, const struct pencil_point *p,
                              const struct pencil_block *b, const int d, double reach,
                              float weight[PENCIL_NODES + PENCIL_LANES])

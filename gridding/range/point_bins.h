@@ -1,5 +1,4 @@
-/* point_bins.h: which bin of a box a point lies in: the formulas that the CPU's points and a GPU's share. Only
- * gridding/range includes this. */
+/* point_bins.h: the bin of a point in a box: formulas shared by CPU and GPU. Only gridding/range includes this. */
 #ifndef MRIRECON_POINT_BINS_H
 #define MRIRECON_POINT_BINS_H
 
@@ -10,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bins of a box; 1 beyond its dimensions. Of an open axis, the outermost bins hold what lies beyond, too. */
+/* The bins of a box; 1 from its dimension on. The outermost bins of an open axis include all points outside. */
 struct point_bins {
     int bins[3];
     double edge[3]; /* of a bin */
@@ -19,7 +18,7 @@ struct point_bins {
 
 enum { POINT_BINS_AXIS_MOST = 4096 };
 
-/* Bins of half the reach, fewer where that would be more than four for each point, or than 32 bits can number. */
+/* Bins of half the reach, but at most four per point, and no more than 32 bits can number. */
 static inline struct point_bins point_bins_choose(const struct range_box *box, double reach, size_t inputs)
 {
     const size_t wanted = 64 + 4 * inputs, most = wanted < UINT32_MAX ? wanted : UINT32_MAX - 1;
@@ -39,7 +38,7 @@ static inline struct point_bins point_bins_choose(const struct range_box *box, d
     }
 }
 
-/* A position brought into the box along a periodic axis. fine: it was given as a double. */
+/* Wrap a position into the box along a periodic axis. fine: it is a double. */
 static HOST_DEVICE inline double point_place(const struct range_box *box, int d, double at, bool fine)
 {
     const double length = ROUNDED_PRODUCT(box->cells[d], box->spacing[d]);
@@ -57,8 +56,8 @@ static HOST_DEVICE inline int point_bin(double origin, double edge, int bins, do
     return bin < 0 ? 0 : bin > bins - 1 ? bins - 1 : (int)bin;
 }
 
-/* The bins of an axis that [low, high] (positions) touches, `from` to `to` with both; counted on through the images of
- * a periodic axis, where bin b is bin b mod bins of image floor(b / bins). to < from: none. */
+/* The bins [from, to] of an axis that [low, high] (positions) touches. On a periodic axis, numbering continues through
+ * the images: bin b is bin b mod bins of image floor(b / bins). to < from: none. */
 struct bin_span {
     long from, to;
 };
@@ -66,7 +65,7 @@ struct bin_span {
 static HOST_DEVICE inline struct bin_span point_span(double origin, double edge, int bins, bool periodic, double low,
                                                      double high)
 {
-    const double slack = 1e-6; /* of a bin: more than rounding can move a point */
+    const double slack = 1e-6; /* of a bin: more than rounding errors */
     double from = floor((low - origin) / edge - slack), to = floor((high - origin) / edge + slack), last = bins - 1;
     if (!periodic) {
         from = from < 0 ? 0 : from > last ? last : from;

@@ -51,7 +51,7 @@ void points_cpu_memory(const struct range_points_params *params, struct range_me
     memory->create = memory->points + (p.inputs + 1) * sizeof(uint32_t) + POINTS_ROUNDING;
 }
 
-/* Turn the counts of bins in first[bin + 2] into starts in first[bin + 1]; placement then advances each to its final
+/* Convert the bins' counts in first[bin + 2] to starts in first[bin + 1]; placement then advances each to its final
  * value. */
 static void scan(struct points_cpu *p)
 {

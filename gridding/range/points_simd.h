@@ -2,9 +2,9 @@
  * include it and are compiled with that set's flags.
  *
  * A point's contribution is a product of three rows. The x row (width cells of `lanes` complex values, contiguous in
- * the tile) is made once a point, for all lanes: kernel_x * value. Each of the width^(dim-1) rows of the tile then
- * takes it times one scalar. Points are worked off in blocks, first all their rows, then all their sums, so that no
- * load waits for a store just made. */
+ * the tile) is computed once per point, for all lanes: kernel_x * value. It is added, times one scalar, to each of the
+ * width^(dim-1) rows of the tile. Points are processed in blocks, first all their rows, then all their sums, so that no
+ * load waits for a recent store. */
 #include "gridding/range/points.h"
 #include "gridding/range/vec_simd.h"
 
@@ -13,12 +13,12 @@
 typedef float vec_half __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float vec_quarter __attribute__((vector_size(16)));
 
-/* Places of an axis in block.along. */
+/* Entries of an axis in block.along. */
 #define AXIS(W) ((W) <= 8 ? 8 : LAW_LANES)
 
 enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 };
 
-/* What is made of a block of points before its sums. */
+/* The values computed for a block of points before its sums. */
 struct block {
     /* Weights (separable) or squared distances (radial) of a point's cells along x, y and z, at axis * AXIS(W). */
     float along[BLOCK][3 * LAW_LANES] __attribute__((aligned(64)));
@@ -50,7 +50,7 @@ INLINE void load_values(const struct points_run *run, size_t first, size_t n, co
                         size_t stride, struct block *b)
 {
     const int copies = 2 * L < LAW_LANES ? LAW_LANES / (2 * L) : 1;
-    /* Neighbours in a bin come from all over the scan: ask for the values of a coming block now. */
+    /* Neighbours in a bin come from all over the scan: prefetch the values of a later block. */
     for (size_t i = first + AHEAD; i < first + AHEAD + n && i < run->count; i++)
         for (int l = 0; l < L; l++)
             __builtin_prefetch(values + (size_t)l * stride + run->point[i].source);
@@ -83,8 +83,8 @@ INLINE float *corner(const struct points_run *run, const struct range_point *p, 
     return run->tile.cells + row * (size_t)run->tile.row + (size_t)p->cell[0] * 2 * (size_t)L;
 }
 
-/* Weights of a point's cells along all axes. Horner's rule runs on them side by side: one chain's latency hides
- * another's, and kernels of up to 8 cells have x and y in one vector. */
+/* Weights of a point's cells along all axes. Their Horner chains are interleaved to hide latency, and kernels of up to
+ * 8 cells have x and y in one vector. */
 INLINE void weigh_point(const struct range_kernel *law, const float *fraction, const bool deep, const int W,
                         float *along)
 {
@@ -164,7 +164,7 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
     }
 }
 
-/* Sum what belongs to the same lane: `row` holds `vectors` vectors of cells x lanes. */
+/* Sum the values of the same lane: `row` holds `vectors` vectors of cells x lanes. */
 INLINE void fold(const vec *row, const int vectors, const int L, float *sums)
 {
     const int turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
@@ -196,7 +196,7 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
-        /* Neighbours in a bin go to all over the scan: ask for the places of a coming block now. */
+        /* Neighbours in a bin are written all over the scan: prefetch the addresses of a later block. */
         for (size_t i = first + AHEAD; i < first + AHEAD + n && i < run->count; i++)
             for (int l = 0; l < L; l++)
                 __builtin_prefetch(values + (size_t)l * stride + run->point[i].source, 1);
@@ -206,7 +206,7 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
             vec row[MOST_VECTORS];
             for (int v = 0; v < vectors; v++)
                 row[v] = splat(0);
-            /* A sum a plane: one chain of additions through all rows would be as long as its latency allows. */
+            /* One sum per plane: a single chain of additions through all rows would be bound by latency. */
             for (int z = 0; z < planes; z++, plane += plane_step) {
                 const float *t = plane;
                 vec level[MOST_VECTORS];
@@ -237,7 +237,7 @@ INLINE vec radial_row(const struct range_kernel *law, const struct block *b, siz
     return (vec)((vec_int)value & (t > splat(0)));
 }
 
-/* The radial kernel is no product: every row has its own weights. */
+/* The radial kernel is not separable: every row has its own weights. */
 INLINE void radial(const struct points_run *run, const struct c32 *from, struct c32 *to, size_t stride, const int L)
 {
     const int W = run->law->width;

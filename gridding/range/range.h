@@ -2,11 +2,11 @@
  *
  * Points lie in a periodic box of grid cells and touch only the W^dim cells around them. They are put into bins (tiles
  * of cells) by a stable counting sort: a histogram, its prefix sum, and the placement of every point, data physically
- * permuted, x fastest. A compact bin holds exactly its points; offset[] tells where it starts. Bins depend on the
- * points alone, so one set serves all coils, frames and iterations.
+ * permuted, x fastest. A compact bin holds exactly its points; offset[] has its start. Bins depend only on the points,
+ * so one set serves all coils, frames and iterations.
  *
- * The order inside a bin is the order of the input, and every sum over bins is done in one fixed order: the same bits
- * for any number of threads.
+ * The order inside a bin is the order of the input, and every sum over bins has a fixed order: the same bits for any
+ * number of threads.
  */
 #ifndef MRIRECON_RANGE_H
 #define MRIRECON_RANGE_H
@@ -17,9 +17,9 @@
 extern "C" {
 #endif
 
-/* One binned point: its first cell (x - W/2 rounded up, relative to its bin's first cell) and how far that cell lies
- * right of x - W/2, in [0, 1], per axis. The cell is fixed once, here: deriving it again from rounded coordinates would
- * move points that sit on an edge. */
+/* One binned point: its first cell (x - W/2 rounded up, relative to its bin's first cell) and the distance of that cell
+ * from x - W/2, in [0, 1], per axis. The cell is determined only here: computing it again from rounded coordinates
+ * would move points on an edge. */
 struct range_point {
     float fraction[3];
     uint16_t cell[3];
@@ -62,17 +62,17 @@ struct range_cpu;
 
 enum { RANGE_LANES_MOST = 16 };
 
-enum { RANGE_TOGETHER = 1024 }; /* `together` where a relative error of 6e-6 does no harm */
+enum { RANGE_TOGETHER = 1024 }; /* `together` if a relative error of 6e-6 is acceptable */
 
 /* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes`
- * transforms at a time. Scatter adds `together` points at most before their sum is added to others': what float32 sums
- * err by, if all roundings have one sign, is in proportion to it. Fails with ERR_NO_MEMORY. */
+ * transforms at a time. Scatter sums at most `together` points before the sum is added to others: the error of float32
+ * sums whose roundings all have the same sign is in proportion to this. Fails with ERR_NO_MEMORY. */
 int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
                      size_t together, int threads);
 void range_cpu_free(struct range_cpu *sums);
 size_t range_cpu_bytes(const struct range_cpu *sums);
 
-/* How many transforms are summed together where `wanted` are: 1, 4, 8 or 16, at most `wanted`. */
+/* The number of transforms that are summed together if `wanted` are left: 1, 4, 8 or 16, at most `wanted`. */
 int range_cpu_lanes(int wanted);
 
 /* grid[z][y][x][lanes] = sum over points of kernel * weight * value; values[lane * stride + source]; weight[] in the
@@ -80,7 +80,11 @@ int range_cpu_lanes(int wanted);
 void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
                        struct c32 *grid);
 
-/* What the kernels of binned points reach. Fails with ERR_NO_MEMORY. */
+/* The same, added to what the grid has. */
+void range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
+                           const float *weight, struct c32 *grid);
+
+/* The rows that the kernels of binned points reach. Fails with ERR_NO_MEMORY. */
 int range_rows_create(struct range_rows **out, const struct range_bins *bins);
 void range_rows_free(struct range_rows *rows);
 

@@ -1,10 +1,11 @@
-/* range_cpu.c: sums over compact bins on the CPU: who works on which bin, and in which order bins meet.
+/* range_cpu.c: sums over compact bins on the CPU: the distribution of bins over threads, and the order of adding them
+ * up.
  *
  * Scatter: a thread sums a bin's points into a private tile (the bin's cells and a halo of width - 1), then adds the
- * tile to the grid. Tiles overlap by their halos, so bins are worked off by colour: bins of one colour never touch the
- * same cell, and colours follow each other. No atomics; every cell receives its summands in the same order whatever the
- * number of threads. A bin with very many points (k = 0 of a radial scan) is cut into parts with tiles of their own,
- * summed beforehand and added in order. Gather needs no order: tiles are only read. */
+ * tile to the grid. Tiles overlap by their halos, so bins are processed colour by colour: bins of one colour never
+ * touch the same cell. No atomics; every cell receives its summands in the same order for any number of threads. A bin
+ * with very many points (k = 0 of a radial scan) is cut into parts with their own tiles, which are summed first and
+ * added in order. Gather needs no order: tiles are only read. */
 #include "gridding/range/points.h"
 #include "gridding/base/err.h"
 
@@ -31,7 +32,7 @@ struct range_cpu {
     int extent[3];      /* cells of the largest tile */
     size_t tile_floats; /* of the largest tile at the most lanes */
     float *tiles;       /* [threads + parts + threads][tile_floats]: of threads, of parts, and .. */
-    float *sums;        /* .. [threads]: sums of at most `together` points, or NULL: no bin holds more */
+    float *sums;        /* .. [threads]: sums of at most `together` points, or NULL: no bin has more */
     size_t together;
 };
 
@@ -216,8 +217,8 @@ static void exchange(const struct range_cpu *s, size_t bin, const struct points_
         }
 }
 
-/* exchange() with `add` into the packed grid of `rows`. A bin's cells of a line lie in its row without a gap, unless
- * the row is the whole line. */
+/* exchange() with `add` into the packed grid of `rows`. A bin's cells of a line are contiguous in its row, unless the
+ * row is the whole line. */
 static void add_to_rows(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes,
                         const struct range_rows *rows, struct c32 *packed)
 {
@@ -257,8 +258,8 @@ static void move_tile(float *restrict from, float *restrict to, size_t floats)
     }
 }
 
-/* Sum a run's points into its tile, `together` at a time: the error of a float32 sum of many points of one sign in one
- * place would grow with their number. */
+/* Sum a run's points into its tile, `together` at a time: the error of a float32 sum of many points of equal sign in
+ * one place grows with their number. */
 static void sum_run(const struct range_cpu *s, const struct points_run *run, const struct c32 *values, size_t stride)
 {
     const size_t floats = (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2];
@@ -330,6 +331,7 @@ static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int la
     add_tile(s, bin, &run.tile, lanes, to);
 }
 
+/* The first `cells` of the target are cleared before. */
 static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, size_t stride, const float *weight,
                     size_t cells, const struct target *to)
 {
@@ -363,6 +365,13 @@ void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *valu
     const struct range_bins *b = sums->bins;
     const struct target whole = {grid, NULL};
     scatter(sums, lanes, values, stride, weight, (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)b->grid[2], &whole);
+}
+
+void range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
+                           const float *weight, struct c32 *grid)
+{
+    const struct target whole = {grid, NULL};
+    scatter(sums, lanes, values, stride, weight, 0, &whole);
 }
 
 void range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,

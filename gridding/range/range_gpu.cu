@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-/* Quotients of numbers below 2^23 by one divisor of at most 2^12: a product and a shift, exact since the factor is
- * above 2^40 / divisor by at most 1. */
+/* Quotients of numbers below 2^23 by a divisor of at most 2^12, by a product and a shift: exact, because the factor
+ * exceeds 2^40 / divisor by at most 1. */
 struct divider {
     uint64_t factor;
 
@@ -29,15 +29,15 @@ struct place_args {
     uint32_t samples;
     const float *k;
     uint32_t *key, *order;         /* [samples], in the caller's order */
-    unsigned long long *nonfinite; /* the least index of a value that is not finite */
+    unsigned long long *nonfinite; /* the smallest index of a value that is not finite */
     const uint32_t *sorted_order;
     struct range_point_gpu *points; /* sorted */
 };
 
-/* The base cell of position k on an axis, exactly as real numbers give it, and how far the sample lies above it. k less
- * its nearest integer is exact; the rounded position less half the width lies on the true one's side of every integer,
- * or on the integer itself: then the sign of what is left, rounded once, tells. Closer to 0 than 2^-40 is 0, as on the
- * CPU, where double positions stay exact that way. What is not finite is 0, too. */
+/* The base cell of position k on an axis, as in exact arithmetic, and the sample's distance above it. k minus its
+ * nearest integer is exact. The rounded position minus half the width is on the true value's side of every integer, or
+ * equals an integer; in that case the sign of the remainder, rounded once, decides. Values closer to 0 than 2^-40 are
+ * 0, as on the CPU, where double positions stay exact in this way. Values that are not finite are 0, too. */
 static __device__ __forceinline__ int base_cell(const struct place_args &a, int axis, float k, float *above)
 {
     int cells = a.g.axis[axis].cells;
@@ -66,7 +66,7 @@ static __device__ __forceinline__ uint32_t first_of(const struct place_args &a, 
     return a.bins[axis].quotient(bin * (uint32_t)(x.cells >> x.shift)) << x.shift;
 }
 
-/* Where a cell lies in its bin, by the keys that its samples are sorted by. */
+/* The sort key of a cell within its bin. */
 template <int DIM>
 static __device__ __forceinline__ uint32_t key_in_bin(const struct place_args &a, const int cell[3], const int place[3])
 {
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
     }
 }
 
-/* Blocks of 256; a thread owns one bin: its first sample is where its first key would be put. */
+/* Blocks of 256; a thread owns one bin: its first sample is at the insertion point of its first key. */
 static __global__ void find_bins(struct range_geometry g, uint32_t samples, const uint32_t *key, uint32_t count,
                                  uint32_t *first)
 {
@@ -131,7 +131,7 @@ static __global__ void find_bins(struct range_geometry g, uint32_t samples, cons
 
 enum { PLACED = 4 };
 
-/* Blocks of 256; a thread owns PLACED samples in sorted order, all of whose k are under way at once. */
+/* Blocks of 256; a thread owns PLACED samples in sorted order, whose loads of k overlap. */
 template <int DIM>
 static __global__ void __launch_bounds__(256) place_samples(const __grid_constant__ struct place_args a)
 {
@@ -182,7 +182,7 @@ static struct place_args place_args_of(const struct range_bins_gpu *bins, const 
     return a;
 }
 
-/* Keys, their sort, and what follows from it. sort_space: CUB's. */
+/* Keys, their sort, and the arrays in sorted order. sort_space: CUB's. */
 static int launch_sort(struct range_bins_gpu *bins, struct gpu *gpu, const struct place_args *a, uint32_t *sorted_key,
                        int bits, void *sort_space, size_t sort_bytes)
 {
@@ -210,7 +210,7 @@ static int sort_samples(struct range_bins_gpu *bins, struct gpu *gpu, const floa
     const char *what = "Sorting the samples";
     struct place_args a = place_args_of(bins, k);
     size_t column = ((size_t)a.samples * sizeof *a.key + 255) / 256 * 256, sort_bytes = 0;
-    char *workspace = NULL; /* in one piece: seven allocations of the pool cost as much as the sort */
+    char *workspace = NULL; /* one allocation: seven allocations from the pool take as long as the sort */
     unsigned long long nonfinite;
     int bits = 1;
     while (bits < 32 && (keys - 1) >> bits)
@@ -271,8 +271,8 @@ static int make_bins(struct range_bins_gpu *bins, struct gpu *gpu, const struct 
     return rc ? rc : range_tasks_make(bins, gpu);
 }
 
-int range_bins_make(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
-                    const float *k)
+int range_bins_gpu_make(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
+                        size_t samples, const float *k)
 {
     cudaEvent_t start = NULL, end = NULL;
     float milliseconds = 0;
@@ -297,7 +297,7 @@ int range_bins_make(struct range_bins_gpu *bins, struct gpu *gpu, const struct r
     return rc;
 }
 
-void range_bins_free(struct range_bins_gpu *bins, struct gpu *gpu)
+void range_bins_gpu_free(struct range_bins_gpu *bins, struct gpu *gpu)
 {
     void *held[] = {bins->order, bins->points, bins->first,  bins->tasks, bins->parts,
                     bins->heavy, bins->done,   bins->ticket, bins->runs,  bins->slot};

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-/* Blocks of 256; a thread owns one place of the sorted order. keeps[sample] = 1 where its rank in its bin is below the
+/* Blocks of 256; a thread owns one index of the sorted order. keeps[sample] = 1 if its rank in its bin is below the
  * depth. */
 static __global__ void rank_samples(uint32_t samples, uint32_t count, uint32_t depth, const uint32_t *first,
                                     const uint32_t *order, uint8_t *keeps)
@@ -13,7 +13,7 @@ static __global__ void rank_samples(uint32_t samples, uint32_t count, uint32_t d
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples)
         return;
-    uint32_t low = 0, high = count; /* the last bin that begins at i or before: empty ones begin there as well */
+    uint32_t low = 0, high = count; /* the last bin that begins at i or before, after empty ones */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (first[middle] <= i)
@@ -39,7 +39,7 @@ static __global__ void invert(uint32_t samples, uint8_t *flags)
         flags[i] = !flags[i];
 }
 
-/* Blocks of 256; a thread owns one of the samples taken. */
+/* Blocks of 256; a thread owns one of the selected samples. */
 static __global__ void take_k(uint32_t taken, int dim, const uint32_t *index, const float *k, float *to)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -87,8 +87,8 @@ static int select_samples(struct gpu *gpu, uint32_t samples, int dim, const floa
     return rc;
 }
 
-int range_partition(struct gpu *gpu, const struct range_bins_gpu *bins, uint32_t depth, const float *k,
-                    struct range_part *kept, struct range_part *past)
+int range_gpu_partition(struct gpu *gpu, const struct range_bins_gpu *bins, uint32_t depth, const float *k,
+                        struct range_part *kept, struct range_part *past)
 {
     const char *what = "Partitioning the samples";
     uint32_t n = bins->samples, *all = NULL;
@@ -115,17 +115,17 @@ int range_partition(struct gpu *gpu, const struct range_bins_gpu *bins, uint32_t
     return rc;
 }
 
-void range_part_free(struct range_part *part, struct gpu *gpu)
+void range_gpu_part_free(struct range_part *part, struct gpu *gpu)
 {
     gpu_release(gpu, part->index);
     gpu_release(gpu, part->k);
     memset(part, 0, sizeof *part);
 }
 
-int range_bins_make_part(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
-                         const struct range_part *part)
+int range_bins_gpu_make_part(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
+                             const struct range_part *part)
 {
-    int rc = range_bins_make(bins, gpu, geometry, part->samples, part->k);
+    int rc = range_bins_gpu_make(bins, gpu, geometry, part->samples, part->k);
     if (!rc && part->samples > 0) {
         map_order<<<gpu_blocks(part->samples, 256), 256, 0, gpu->stream>>>(part->samples, part->index, bins->order);
         rc = gpu_launched("Partitioning the samples");

@@ -1,4 +1,4 @@
-/* What is to be summed, from bins: tasks, parts of heavy bins and runs, in the order of the bins. */
+/* The lists of work for sums over bins: tasks, parts of heavy bins and runs, in the order of the bins. */
 #include "gridding/range/range_gpu.cuh"
 
 #include <cub/device/device_scan.cuh>
@@ -85,7 +85,7 @@ static __global__ void list_runs(struct range_geometry g, uint32_t count, const 
     runs[before[bin].runs] = range_run_from(&g, bin, count, first);
 }
 
-/* Which of a bin's neighbours hold samples and come before it. */
+/* The neighbours of a bin that have samples and precede it. */
 static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bin, uint32_t own, const uint32_t *first)
 {
     int place[3];
@@ -105,7 +105,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
     return mask;
 }
 
-/* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
+/* Blocks of 256; a thread owns one bin and writes its tasks. before[] has the cumulative counts before each bin. */
 static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const range_prefix *before,
                                   struct range_task *tasks, struct range_task *parts, struct range_task *heavy)
 {

@@ -1,11 +1,11 @@
-/* rows.c: which cells of a grid the kernels of binned points reach. */
+/* rows.c: the cells of a grid that the kernels of binned points reach. */
 #include "gridding/range/range.h"
 #include "gridding/base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Bins of one row of bins (y, z fixed) that a line's cells belong to: reached[line][tiles[0]]. */
+/* The occupied bins that reach each line of cells: reached[line][tiles[0]]. */
 static void mark(const struct range_bins *b, uint8_t *reached)
 {
     int halo = b->width - 1;
@@ -24,7 +24,7 @@ static void mark(const struct range_bins *b, uint8_t *reached)
     }
 }
 
-/* The shortest periodic run of cells that holds those of the marked bins and their halo; 0 cells: none is marked. */
+/* The shortest periodic run of cells that contains the marked bins and their halos; 0 cells: none is marked. */
 static struct range_row run_of(const struct range_bins *b, const uint8_t *marked)
 {
     int n = b->tiles[0], gap = 0, longest = 0, after = 0, first = 0;

@@ -2,8 +2,8 @@
  *
  * The grid is cut into tiles, and each is summed from the bins within reach, in one order. A tile with many points near
  * is cut into parts of PART points; threads sum parts into memory of their own, which is added to the grid in the order
- * of the parts. No two threads write the same node, and the bits do not depend on their number. Float32 sums of up to
- * FLUSH points are made apart and then added, so that the error of dense bins grows slowly. */
+ * of the parts. No two threads write the same node, and the bits do not depend on their number. Up to FLUSH points are
+ * summed separately in float32 before they are added, so that the error of dense bins grows slowly. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums_cpu.h"
@@ -87,8 +87,8 @@ static void flush(const struct sums_job *job, const struct pencil_block *from, c
                 move_row(from, to, c, y, z);
 }
 
-/* The runs of points that a tile is summed from, one after the other: of the rows of bins that a point within reach may
- * lie in, counted through the images, what is contiguous. */
+/* Iterates over the runs of points of a tile: the contiguous parts of the rows of bins that may contain points within
+ * reach, including periodic images. */
 struct walk {
     struct bin_span span[3];
     long x, y, z;
@@ -374,7 +374,7 @@ size_t scatter_cpu_memory(int threads, const struct range_points_params *params)
 {
     const struct points_cpu box = {.box = params->box};
     size_t most = 0;
-    /* Tiles of either size: a law may reach less far than the points were made for. */
+    /* Tiles of either size: a law's reach may be smaller than that for which the points were created. */
     for (int i = 0; i < 2; i++) {
         struct sums_job job = {.points = &box, .reach = i == 0 ? params->reach : 0};
         choose_tiles(&job);

@@ -1,12 +1,12 @@
-/* slots.h: a grid that is never stored; the part of it that both compilers see (slots_gpu.cuh: reading it on a GPU).
+/* slots.h: a grid stored as overlapping slots; the part for both compilers (slots_gpu.cuh: reading it on a GPU).
  *
- * The grid's cells are cut into bins, axis by axis. Whoever sums over a bin's samples stores the cells that these reach
- * in slots of a workspace, plainly: nobody adds to what another wrote. Whoever reads the grid adds up, for each cell,
- * the slots that hold a share of it, in one order: the same bits on every run, without flags, atomics or clearing.
+ * The grid's cells are divided into bins, axis by axis. A sum over a bin's samples stores the cells that these reach in
+ * slots of a workspace, each written once. A reader of the grid adds up, for each cell, the slots that contain it, in a
+ * fixed order: the same bits on every run, without flags, atomics or clearing.
  *
- * A slot belongs to a bin. Along x it holds that bin's own cells and no more (what a sum reaches beyond is stored in a
- * slot of the next bin along x); along y and z it begins with the bin's first cell and reaches `reach` cells past its
- * last. A bin has at most two slots, none if nothing was summed there. Every bin is at least `reach` cells long.
+ * A slot belongs to a bin. Along x it contains only that bin's own cells (sums beyond them are stored in a slot of the
+ * next bin along x); along y and z it begins with the bin's first cell and extends `reach` cells beyond its last. A bin
+ * has at most two slots, none if nothing was summed there. Every bin is at least `reach` cells long.
  */
 #ifndef MRIRECON_SLOTS_H
 #define MRIRECON_SLOTS_H
@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
-/* One axis of the grid cut into bins of (nearly) one size: bin i holds the base cells from floor(i c / bins) 2^shift
- * on, c = cells / 2^shift whole. */
+/* An axis of the grid divided into bins of (nearly) equal size: bin i contains the base cells from floor(i c / bins)
+ * 2^shift on, c = cells / 2^shift, an integer. */
 struct range_axis {
     int cells, bins;
     int shift; /* 1: every bin begins at an even cell */
@@ -48,13 +48,13 @@ static HOST_DEVICE inline int axis_bin(struct range_axis axis, int cell)
                  (uint32_t)(axis.cells >> axis.shift));
 }
 
-/* A bin's bricks (bricks_gpu.cuh, range/dense.h), one after the other. */
+/* A bin's bricks (bricks_gpu.cuh, range/dense.h), consecutive. */
 struct brick_list {
     uint32_t first, count;
 };
 
-/* A cell of an axis: its bin and where in the bin it lies, and the same counted from the bin before, -1 where that one
- * does not reach the cell. */
+/* A cell of an axis: its bin and its position in it, and its position relative to the previous bin, -1 if that one does
+ * not reach the cell. */
 struct slot_cell {
     int bin, offset, before, before_offset;
 };

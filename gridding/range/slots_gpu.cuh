@@ -5,8 +5,8 @@
 #include "gridding/base/dev_gpu.cuh"
 #include "gridding/range/slots.h"
 
-/* What a reader needs. Slots may be there for some rows of bins along y only: `base` is the slot that `slots` begins
- * with, `base_below` the same for the row of bins below (periodic) the row `first_row`. */
+/* The arrays that a reader needs. Slots may exist for some rows of bins along y only: `base` is the number of the first
+ * slot in `slots`, `base_below` the same for the row of bins below (periodic) the row `first_row`. */
 struct slots {
     struct range_axis x;
     int bins_z;
@@ -20,8 +20,8 @@ struct slots {
 
 /* ---- inside a kernel ---- */
 
-/* The slots' share of one line of cells along x: which bins (up to 4: 2 along y times 2 along z), and where in their
- * slots it lies. */
+/* The slots of one line of cells along x: the bins (up to 4: 2 along y times 2 along z), and the line's offsets in
+ * their slots. */
 struct slots_line {
     uint32_t bin[4], base[4];
     int offset[4]; /* in float2; < 0: no such bin */
@@ -42,7 +42,7 @@ static __device__ __forceinline__ struct slots_line slots_line_of(const struct s
     return line;
 }
 
-/* Whether nothing was summed on the line. */
+/* Whether no slot contains the line. */
 static __device__ __forceinline__ bool slots_line_empty(const struct slots &p, const struct slots_line &line)
 {
     bool empty = true;
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void add_to(float4 &sum, float4 v)
     sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
 }
 
-/* Cells 4 quad to 4 quad + 3 of the bins x, x + step, ... of a line: (re, im, re, im) each two. All bins are under way
- * at once. */
+/* Cells 4 quad to 4 quad + 3 of the bins x, x + step, ... of a line, two per vector (re, im, re, im). The loads of all
+ * bins overlap. */
 template <int BINS>
 static __device__ __forceinline__ void slots_sum(const struct slots &p, const struct slots_line &line, int x, int step,
                                                  int quad, float4 (&sum)[BINS][2])

@@ -1,4 +1,4 @@
-/* sums_cpu.h: what sums to a grid (scatter_cpu.c) and from a grid (gather_cpu.c) share on the CPU. Only these include
+/* sums_cpu.h: shared by sums to a grid (scatter_cpu.c) and from a grid (gather_cpu.c) on the CPU. Only these include
  * this. */
 #ifndef MRIRECON_SUMS_CPU_H
 #define MRIRECON_SUMS_CPU_H
@@ -15,7 +15,7 @@ struct sums_job {
     size_t nodes; /* of a channel */
     const float *values;
     float *grid;
-    int tile[3], tiles[3]; /* nodes of a tile, and how many there are */
+    int tile[3], tiles[3]; /* nodes of a tile; number of tiles */
     struct watch *watch;
 };
 

@@ -1,4 +1,4 @@
-/* sums_leaf.h: what a kind of device must bring for sums.h, which has checked all parameters. Only sums.c and the
+/* sums_leaf.h: the functions of a kind of device behind sums.h, which has checked all parameters. Only sums.c and the
  * device leaves include this. */
 #ifndef MRIRECON_SUMS_LEAF_H
 #define MRIRECON_SUMS_LEAF_H
@@ -20,7 +20,7 @@ struct range_leaf {
                    const struct listener *listener);
     int (*gather)(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
                   const struct listener *listener);
-    /* Of two laws, both with one reach, least, soft and spline. */
+    /* If both laws are given, they agree in reach, least, soft and spline. */
     int (*pairs)(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
                  const float *values, const struct listener *listener);
     int (*count)(const void *to, const void *from, int edges, const double *edge, uint64_t *counts,

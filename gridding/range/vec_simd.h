@@ -1,5 +1,5 @@
-/* vec_simd.h: vectors of 16 floats for the loops that are compiled once for each instruction set: the compiler's own,
- * whatever the size of the registers. Only files *_simd.h include this. */
+/* vec_simd.h: vectors of 16 floats for loops that are compiled once for each instruction set: the compiler's vector
+ * extension, independent of the size of registers. Only files *_simd.h include this. */
 #ifndef MRIRECON_VEC_SIMD_H
 #define MRIRECON_VEC_SIMD_H
 
@@ -50,7 +50,7 @@ INLINE double total(vec v)
     return (double)v[0] + (double)v[1] + (double)v[2] + (double)v[3];
 }
 
-/* 1 / sqrt(x), x > 0, by the unit's estimate and one step of Newton's: to 2^-22. */
+/* 1 / sqrt(x), x > 0, by the hardware's estimate and one Newton step: to 2^-22. */
 INLINE vec inverse_root(vec x)
 {
     vec y;

@@ -1,7 +1,7 @@
-/* watch.h: a listener's look at work that several threads share. Only the CPU's sums include this.
+/* watch.h: progress and cancellation of work that several threads share. Only the CPU's sums include this.
  *
- * Threads count the units that they have done. The listener belongs to the thread that called the work, which is thread
- * 0 of the team: that one calls it, the others look whether it said to stop. */
+ * Threads count their completed units. Only the calling thread, thread 0 of the team, calls the listener; the others
+ * check whether it canceled. */
 #ifndef MRIRECON_WATCH_H
 #define MRIRECON_WATCH_H
 
@@ -15,7 +15,7 @@ struct watch {
     const struct listener *listener;
     size_t most;
     atomic_size_t done;
-    atomic_int rc; /* what the listener ended the work with */
+    atomic_int rc; /* the listener's non-zero return; 0: continue */
 };
 
 static inline void watch_begin(struct watch *w, const struct listener *listener, size_t most)
@@ -36,7 +36,7 @@ static inline int watch_rc(struct watch *w)
     return atomic_load_explicit(&w->rc, memory_order_relaxed);
 }
 
-/* Whether to stop. */
+/* Whether the work was canceled. */
 static inline bool watch_look(struct watch *w)
 {
     int rc = watch_rc(w);
@@ -48,7 +48,7 @@ static inline bool watch_look(struct watch *w)
     return rc;
 }
 
-/* The last look, while all that was allocated is still there. */
+/* The last call of the listener, before memory is freed. */
 static inline int watch_end(struct watch *w)
 {
     if (!watch_rc(w))
@@ -57,9 +57,9 @@ static inline int watch_end(struct watch *w)
     return watch_rc(w);
 }
 
-enum { COST_ROW = 16, COST_CANDIDATE = 8 }; /* of a row of bins, and of a point that is passed */
+enum { COST_ROW = 16, COST_CANDIDATE = 8 }; /* of a row of bins, and of a candidate point */
 
-/* What one thread has done since it last looked, in about nanoseconds: it looks once a millisecond. */
+/* The approximate cost, in ns, of one thread's work since its last check: it checks once per millisecond. */
 struct watch_pace {
     struct watch *watch;
     size_t cost;

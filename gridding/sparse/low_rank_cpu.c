@@ -1,31 +1,18 @@
-/* low_rank_cpu.c: singular values of blocks of a series, lowered. A block M is [rows][columns], frames by pixels or
- * pixels by frames, with the fewer as rows. With G = M M^H = V diag(s^2) V^H, the result is V f V^H M, f = max(0, 1 -
- * t / s). V comes by Jacobi's rotations (Golub and Van Loan, Matrix Computations, 4th ed., 8.5), whose order is fixed
- * and which need no library: LAPACK's eigensolvers bring threads of their own, on whose number their bits depend. */
+/* low_rank_cpu.c: singular values of blocks of a series, lowered (low_rank.h), a thread a block. */
 #include "gridding/base/err.h"
+#include "gridding/sparse/low_rank.h"
 #include "gridding/sparse/sparse_leaf.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEPS_MOST = 30 };
-
-/* Relative to t^2: a smaller entry of the Gram matrix changes f by less than a float32 rounding. */
-static const double NEGLIGIBLE = 1e-7;
-
 struct low_rank {
     size_t rows, columns; /* the largest block: the size of the arrays */
-    double *re, *im;      /* [rows][2 rows]: G, and beside it V^H */
+    double *re, *im;      /* [rows][2 rows]: G and V^H, side by side */
     float *m_re, *m_im;   /* [rows][columns] */
     float *out_re, *out_im;
     float *row_re, *row_im; /* [columns] */
-};
-
-/* A block in an array: its first pixel, its size, and which of pixels and frames are its rows. */
-struct block {
-    size_t at[3], size[3], frames, pixels, rows, columns;
-    bool by_frames;
 };
 
 static int low_rank_create(struct low_rank *l, size_t rows, size_t columns)
@@ -51,24 +38,8 @@ static void low_rank_free(struct low_rank *l)
     free(l->m_re);
 }
 
-static struct block block_at(const int *n, const int *size, size_t index)
-{
-    struct block b = {.frames = (size_t)n[3], .pixels = 1};
-    for (int d = 0; d < 3; d++) {
-        const size_t blocks = ((size_t)n[d] + (size_t)size[d] - 1) / (size_t)size[d];
-        b.at[d] = index % blocks * (size_t)size[d];
-        b.size[d] = (size_t)n[d] - b.at[d] < (size_t)size[d] ? (size_t)n[d] - b.at[d] : (size_t)size[d];
-        b.pixels *= b.size[d];
-        index /= blocks;
-    }
-    b.by_frames = b.frames <= b.pixels;
-    b.rows = b.by_frames ? b.frames : b.pixels;
-    b.columns = b.by_frames ? b.pixels : b.frames;
-    return b;
-}
-
-/* Between the array and the matrix. */
-static void block_move(const struct block *b, const int *n, struct c32 *x, float *re, float *im, bool out)
+/* Copy between the array and the matrix. */
+static void block_move(const struct low_rank_block *b, const int *n, struct c32 *x, float *re, float *im, bool out)
 {
     const size_t nx = (size_t)n[0], ny = (size_t)n[1], plane = nx * ny * (size_t)n[2];
     const size_t frame_step = b->by_frames ? b->columns : 1, pixel_step = b->by_frames ? 1 : b->columns;
@@ -88,8 +59,8 @@ static void block_move(const struct block *b, const int *n, struct c32 *x, float
             }
 }
 
-/* G and, beside it, the unit matrix; returns G's trace, the sum of s^2. */
-static double gram_fill(struct low_rank *l, const struct block *b)
+/* Set G, and V^H to the unit matrix; returns G's trace, the sum of s^2. */
+static double gram_fill(struct low_rank *l, const struct low_rank_block *b)
 {
     const size_t rows = b->rows, wide = 2 * rows, columns = b->columns;
     double trace = 0;
@@ -115,40 +86,33 @@ static double gram_fill(struct low_rank *l, const struct block *b)
     return trace;
 }
 
-/* Turn rows p and q of G and V^H so that G[p][q] = 0: J^H from the left on both; J from the right on G follows from its
- * being Hermitian. */
+/* Rotate rows p and q of G and V^H so that G[p][q] = 0: J^H from the left on both; J from the right on G follows
+ * because G is Hermitian. */
 static void rotate(struct low_rank *l, size_t rows, size_t p, size_t q)
 {
     const size_t wide = 2 * rows;
     double *pr = l->re + p * wide, *pi = l->im + p * wide, *qr = l->re + q * wide, *qi = l->im + q * wide;
-    const double a = pr[p], b = qr[q], size = hypot(pr[q], pi[q]), er = pr[q] / size, ei = pi[q] / size;
-    const double tau = (b - a) / (2 * size), t = (tau >= 0 ? 1 : -1) / (fabs(tau) + sqrt(1 + tau * tau));
-    const double c = 1 / sqrt(1 + t * t), s = t * c;
+    const double a = pr[p], b = qr[q];
+    const struct rotation r = rotation_of(a, b, pr[q], pi[q]);
 #pragma omp simd
-    for (size_t k = 0; k < wide; k++) {
-        const double ur = er * qr[k] - ei * qi[k], ui = er * qi[k] + ei * qr[k]; /* e^(i phi) row q */
-        const double vr = pr[k], vi = pi[k];
-        pr[k] = c * vr - s * ur;
-        pi[k] = c * vi - s * ui;
-        qr[k] = s * vr + c * ur;
-        qi[k] = s * vi + c * ui;
-    }
+    for (size_t k = 0; k < wide; k++)
+        rotation_turn(&r, &pr[k], &pi[k], &qr[k], &qi[k]);
     for (size_t k = 0; k < rows; k++) {
         l->re[k * wide + p] = pr[k];
         l->im[k * wide + p] = -pi[k];
         l->re[k * wide + q] = qr[k];
         l->im[k * wide + q] = -qi[k];
     }
-    pr[p] = a - t * size;
-    qr[q] = b + t * size;
+    pr[p] = a - r.move;
+    qr[q] = b + r.move;
     pr[q] = qr[p] = pi[q] = qi[p] = pi[p] = qi[q] = 0;
 }
 
-/* G to its eigenvalues, V^H to its eigenvectors. */
+/* Diagonalise G; V^H becomes its eigenvectors. */
 static void diagonalise(struct low_rank *l, size_t rows, double negligible)
 {
     const size_t wide = 2 * rows;
-    for (int sweep = 0, turned = 1; sweep < SWEEPS_MOST && turned; sweep++) {
+    for (int sweep = 0, turned = 1; sweep < LOW_RANK_SWEEPS && turned; sweep++) {
         turned = 0;
         for (size_t p = 0; p + 1 < rows; p++)
             for (size_t q = p + 1; q < rows; q++)
@@ -160,7 +124,7 @@ static void diagonalise(struct low_rank *l, size_t rows, double negligible)
 }
 
 /* out += f v (v^H M) for one eigenvector v, whose conjugate is row `i` of V^H. */
-static void part_add(struct low_rank *l, const struct block *b, size_t i, float f)
+static void part_add(struct low_rank *l, const struct low_rank_block *b, size_t i, float f)
 {
     const size_t rows = b->rows, columns = b->columns;
     const double *vr = l->re + i * 2 * rows + rows, *vi = l->im + i * 2 * rows + rows;
@@ -185,7 +149,7 @@ static void part_add(struct low_rank *l, const struct block *b, size_t i, float 
     }
 }
 
-static void block_lower(struct low_rank *l, const struct block *b, const int *n, float t, struct c32 *x)
+static void block_lower(struct low_rank *l, const struct low_rank_block *b, const int *n, float t, struct c32 *x)
 {
     const double square = (double)t * (double)t;
     block_move(b, n, x, l->m_re, l->m_im, false);
@@ -195,7 +159,7 @@ static void block_lower(struct low_rank *l, const struct block *b, const int *n,
     memset(l->out_re, 0, b->rows * b->columns * sizeof *l->out_re);
     memset(l->out_im, 0, b->rows * b->columns * sizeof *l->out_im);
     if (trace > square) { /* else no s exceeds t */
-        diagonalise(l, b->rows, NEGLIGIBLE * square);
+        diagonalise(l, b->rows, LOW_RANK_NEGLIGIBLE * square);
         for (size_t i = 0; i < b->rows; i++) {
             const double value = l->re[i * 2 * b->rows + i];
             if (value > square)
@@ -212,11 +176,9 @@ int sparse_low_rank_cpu(struct dev *dev, const int *n, const int *block, size_t 
     for (int d = 0; d < 3; d++)
         pixels *= (size_t)(n[d] < block[d] ? n[d] : block[d]);
     const size_t frames = (size_t)n[3], rows = frames < pixels ? frames : pixels;
-    /* A smaller block at an edge may have rows and columns exchanged, and has no more of either. */
+    /* A smaller block at an edge may have rows and columns exchanged, and has at most as many of each. */
     const size_t columns = frames < pixels ? pixels : frames;
     int failed = 0;
-    if (!(t > 0))
-        return 0;
 #pragma omp parallel num_threads(dev->threads) reduction(| : failed) if (count > 1)
     {
         struct low_rank l;
@@ -224,7 +186,7 @@ int sparse_low_rank_cpu(struct dev *dev, const int *n, const int *block, size_t 
         failed |= !room;
 #pragma omp for schedule(dynamic, 4)
         for (size_t i = first; i < first + count; i++) {
-            const struct block b = block_at(n, block, i);
+            const struct low_rank_block b = block_at(n, block, i);
             if (room)
                 block_lower(&l, &b, n, t, x);
         }

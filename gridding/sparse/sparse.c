@@ -8,7 +8,7 @@ bool sparse_available(const struct dev *dev)
 
 static int missing(const struct dev *dev)
 {
-    return err_set(ERR_NO_DEVICE, "Device %s has no wavelets and differences: iterative methods run on the CPU.",
+    return err_set(ERR_NO_DEVICE, "Device %s has no wavelets and differences, which iterative methods need.",
                    dev->name);
 }
 
@@ -56,5 +56,10 @@ size_t sparse_blocks(const int n[SPARSE_AXES], const int block[3])
 int sparse_low_rank(struct dev *dev, const int n[SPARSE_AXES], const int block[3], size_t first, size_t count, float t,
                     struct c32 *x)
 {
-    return sparse_available(dev) ? dev->leaf->sparse->low_rank(dev, n, block, first, count, t, x) : missing(dev);
+    if (!sparse_available(dev))
+        return missing(dev);
+    if ((int64_t)block[0] * block[1] * block[2] > SPARSE_BLOCK_MOST)
+        return err_set(ERR_BAD_PARAMETER, "Blocks of %d x %d x %d pixels are too large: they hold at most %d pixels.",
+                       block[0], block[1], block[2], SPARSE_BLOCK_MOST);
+    return t > 0 && count > 0 ? dev->leaf->sparse->low_rank(dev, n, block, first, count, t, x) : 0;
 }

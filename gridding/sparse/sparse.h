@@ -1,8 +1,9 @@
 /* sparse.h: the transforms in which images are sparse: finite differences, wavelets and low rank, on device memory.
  *
- * Arrays are complex float32, [n[3]][n[2]][n[1]][n[0]], n[0] fastest; axes that are not there have n = 1. Everything is
- * done in an order that depends on the sizes alone: the same bits for any number of threads. All functions fail with
- * ERR_NO_DEVICE where sparse_available() is false, and with ERR_DEVICE.
+ * Arrays are complex float32, [n[3]][n[2]][n[1]][n[0]], n[0] fastest; unused axes have n = 1. All operations are in an
+ * order that depends only on the sizes: the same bits for any number of threads. A GPU may still compute when a
+ * function returns; later work of the device is ordered after it. All functions fail with ERR_NO_DEVICE if
+ * sparse_available() is false, and with ERR_DEVICE.
  */
 #ifndef MRIRECON_SPARSE_H
 #define MRIRECON_SPARSE_H
@@ -15,13 +16,13 @@ extern "C" {
 
 enum { SPARSE_AXES = 4 };
 
-/* Whether the device has them. The CPU has. */
+/* Whether the device has these functions. The CPU and GPUs have. */
 bool sparse_available(const struct dev *dev);
 
 /* ---- finite differences ---- */
 
-/* D: g[d][r] = x[r + e_d] - x[r] for each axis in `axes` (bit d: axis d), in ascending order; 0 at an axis' last pixel:
- * nothing wraps round. |D|^2 <= 4 for each axis. */
+/* D: g[d][r] = x[r + e_d] - x[r] for each axis in `axes` (bit d: axis d), in ascending order; 0 at an axis' last pixel
+ * (not periodic). |D|^2 <= 4 for each axis. */
 int sparse_difference(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, const struct c32 *x, struct c32 *g);
 
 /* x = v + a D' g; v = NULL: 0. x may be v. */
@@ -48,13 +49,16 @@ int sparse_roll(struct dev *dev, const int n[SPARSE_AXES], const int shift[SPARS
 
 /* ---- low rank ---- */
 
-/* Blocks of block[3] pixels (the last of an axis may be smaller) that arrays of n[3] frames fall into: how many. */
+enum { SPARSE_BLOCK_MOST = 64 /* pixels */ };
+
+/* The number of blocks of block[3] pixels (the last of an axis may be smaller) of an array. */
 size_t sparse_blocks(const int n[SPARSE_AXES], const int block[3]);
 
-/* Of `count` blocks from `first`: the singular values s of each, a matrix [frames][pixels of the block], become
- * max(0, s - t): the proximal operator of t times the sum of singular values (Cai et al. 2010, doi:10.1137/080738970).
- * By the eigenvectors of the smaller Gram matrix in double, of which values are found to 1e-6 t^2. t >= 0; a block that
- * is not finite stays as it is. Fails with ERR_NO_MEMORY, too. */
+/* Of `count` blocks from `first`: the singular values s of each, a matrix [frames][pixels of the block], become max(0,
+ * s - t): the proximal operator of t times the sum of singular values (Cai et al. 2010, doi:10.1137/080738970). By the
+ * eigenvectors of the smaller Gram matrix, in double, with eigenvalues accurate to 1e-6 t^2. t >= 0; a block that is
+ * not finite is not changed. Fails with ERR_BAD_PARAMETER for a block of more than SPARSE_BLOCK_MOST pixels, and with
+ * ERR_NO_MEMORY or ERR_GPU_OOM. */
 int sparse_low_rank(struct dev *dev, const int n[SPARSE_AXES], const int block[3], size_t first, size_t count, float t,
                     struct c32 *x);
 

@@ -1,6 +1,7 @@
 /* sparse_cpu.c: finite differences and wavelets on the CPU. An axis of an array is [outer][n][inner] with the elements
  * of `inner` side by side: loops over those are vector instructions; threads share the rest. */
 #include "gridding/base/err.h"
+#include "gridding/sparse/sparse_element.h"
 #include "gridding/sparse/sparse_leaf.h"
 
 #include <math.h>
@@ -33,14 +34,14 @@ static int difference(struct dev *dev, const int *n, unsigned axes, const struct
             struct c32 *to = g + row * inner;
             const bool last = row % length == length - 1;
             for (size_t i = 0; i < inner; i++)
-                to[i] = last ? (struct c32){0, 0} : (struct c32){next[i].re - at[i].re, next[i].im - at[i].im};
+                to[i] = element_difference(last, at[i], last ? at[i] : next[i]);
         }
         g += pixels;
     }
     return 0;
 }
 
-/* x = x + a (g[r - e] - g[r]), where g of an axis' last pixel counts as 0, and so does what lies before the first. */
+/* x = x + a (g[r - e] - g[r]), where g of an axis' last pixel counts as 0, as do those before the first. */
 static int difference_adjoint(struct dev *dev, const int *n, unsigned axes, const struct c32 *v, float a,
                               const struct c32 *g, struct c32 *x)
 {
@@ -59,8 +60,7 @@ static int difference_adjoint(struct dev *dev, const int *n, unsigned axes, cons
             const struct c32 *here = g + row * inner, *before = more != 0 ? here - inner : here;
             struct c32 *to = x + row * inner;
             for (size_t i = 0; i < inner; i++)
-                to[i] = (struct c32){to[i].re + more * before[i].re + less * here[i].re,
-                                     to[i].im + more * before[i].im + less * here[i].im};
+                to[i] = element_difference_adjoint(to[i], more, before[i], less, here[i]);
         }
         g += pixels;
     }
@@ -71,35 +71,14 @@ static int tv_step(struct dev *dev, size_t pixels, int count, float c, const str
                    struct c32 *r)
 {
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (pixels >= PARALLEL_FROM)
-    for (size_t i = 0; i < pixels; i++) {
-        float square = 0;
-        for (size_t j = i; j < (size_t)count * pixels; j += pixels) {
-            r[j] = (struct c32){r[j].re + c * g[j].re, r[j].im + c * g[j].im};
-            square += r[j].re * r[j].re + r[j].im * r[j].im;
-        }
-        const float keep = square > 1 ? 1 / sqrtf(square) : 1;
-        for (size_t j = i; j < (size_t)count * pixels; j += pixels) {
-            const struct c32 q = {keep * r[j].re, keep * r[j].im};
-            r[j] = (struct c32){q.re + m * (q.re - p[j].re), q.im + m * (q.im - p[j].im)};
-            p[j] = q;
-        }
-    }
+    for (size_t i = 0; i < pixels; i++)
+        element_tv_step(i, pixels, count, c, g, m, p, r);
     return 0;
 }
 
 /* ---- wavelets ---- */
 
-enum { TAPS = 4, PANEL = 32 };
-
-/* Low pass; the high pass is high[t] = (-1)^t low[TAPS - 1 - t]. (1 +- sqrt 3) / (4 sqrt 2), (3 +- sqrt 3) / (4 sqrt 2)
- */
-static const float low[TAPS] = {0.48296291314453414f, 0.83651630373780790f, 0.22414386804201339f,
-                                -0.12940952255126037f};
-
-static inline float high(int t)
-{
-    return t & 1 ? -low[TAPS - 1 - t] : low[TAPS - 1 - t];
-}
+enum { PANEL = 32 };
 
 /* One level of `columns` adjacent columns of length `m`, `stride` elements from row to row. */
 static void level_columns(size_t m, size_t stride, size_t columns, bool inverse, struct c32 *x, struct c32 *panel)
@@ -114,9 +93,9 @@ static void level_columns(size_t m, size_t stride, size_t columns, bool inverse,
         for (int h = 0; h < 2; h++) {
             const size_t coefficient = k + (h ? half : 0);
             struct c32 sum[PANEL] = {{0, 0}};
-            for (int t = 0; t < TAPS; t++) {
+            for (int t = 0; t < WAVELET_TAPS; t++) {
                 const size_t sample = (2 * k + (size_t)t) % m;
-                const float f = h ? high(t) : low[t];
+                const float f = h ? wavelet_high(t) : wavelet_low(t);
                 const struct c32 *from = panel + (inverse ? coefficient : sample) * pitch;
                 struct c32 *to = inverse ? x + sample * stride : sum;
                 for (size_t c = 0; c < columns; c++)

@@ -1,4 +1,4 @@
-/* sparse_leaf.h: the inside of sparse.h, for each kind of device. Only gridding/sparse/ includes this. */
+/* sparse_leaf.h: the functions behind sparse.h, for each kind of device. Only gridding/sparse/ includes this. */
 #ifndef MRIRECON_SPARSE_LEAF_H
 #define MRIRECON_SPARSE_LEAF_H
 
@@ -22,6 +22,8 @@ struct sparse_leaf {
 };
 
 int sparse_low_rank_cpu(struct dev *dev, const int *n, const int *block, size_t first, size_t count, float t,
+                        struct c32 *x);
+int sparse_low_rank_gpu(struct dev *dev, const int *n, const int *block, size_t first, size_t count, float t,
                         struct c32 *x);
 
 #ifdef __cplusplus

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 /* Sort by place. Most samples are in order already, forwards or backwards, and then nothing is sorted. */
-static void order_places(size_t count, struct place *places)
+static void order_places(size_t count, struct dcf_place *places)
 {
     if (count > 1 && places[0].at > places[count - 1].at)
         for (size_t i = 0; i < count / 2; i++) {
-            struct place swap = places[i];
+            struct dcf_place swap = places[i];
             places[i] = places[count - 1 - i];
             places[count - 1 - i] = swap;
         }
@@ -33,7 +33,7 @@ static double kink(int dim, double first, double h)
 }
 
 /* Samples closer together than this share one place. */
-static size_t same_place(size_t samples, const struct place *places, double together, size_t first)
+static size_t same_place(size_t samples, const struct dcf_place *places, double together, size_t first)
 {
     size_t last = first + 1;
     while (last < samples && places[last].at - places[first].at < together)
@@ -53,7 +53,7 @@ static double content_at(const struct sectors *sectors, size_t half, double radi
 
 /* Weights of one spoke, computed from its samples' places along it. */
 static void spoke_weights(int dim, const struct spoke *spoke, const struct sectors *sectors, size_t r, size_t samples,
-                          struct place *places, float *weights)
+                          struct dcf_place *places, float *weights)
 {
     order_places(samples, places);
     double together = 1e-4 * (spoke->high - spoke->low) / (double)samples;
@@ -87,7 +87,7 @@ static int radial_weights(int dim, size_t readouts, size_t samples, const float 
         goto out;
 #pragma omp parallel reduction(| : failed) if (readouts * samples > DCF_ALONE)
     {
-        struct place *places = malloc(samples * sizeof *places);
+        struct dcf_place *places = malloc(samples * sizeof *places);
         failed |= !places;
 #pragma omp for schedule(static)
         for (size_t r = 0; r < readouts; r++) {
@@ -98,7 +98,7 @@ static int radial_weights(int dim, size_t readouts, size_t samples, const float 
                 double along = 0;
                 for (int d = 0; d < dim; d++)
                     along += at[d] * spokes[r].direction[d];
-                places[i] = (struct place){along, i};
+                places[i] = (struct dcf_place){along, i};
             }
             spoke_weights(dim, &spokes[r], &sectors, r, samples, places, weights + r * samples);
         }
@@ -116,7 +116,7 @@ out:
  * doi:10.1002/mrm.1910380117), and near the centre, where samples are too far apart for differences of g. */
 static int spiral_weights(size_t readouts, size_t samples, const float *k, float *weights)
 {
-    struct place *places = malloc(samples * sizeof *places);
+    struct dcf_place *places = malloc(samples * sizeof *places);
     double *wedge = malloc(readouts * sizeof *wedge);
     int rc = 0;
     if (!places || !wedge || dcf_arm_wedges(readouts, samples, k, wedge) < 0)
@@ -126,7 +126,7 @@ static int spiral_weights(size_t readouts, size_t samples, const float *k, float
         const struct sectors own = {.zones = 1, .content = {content}};
         struct spoke arm = {.low = 0};
         for (size_t i = 0; i < samples; i++) {
-            places[i] = (struct place){norm(2, k + 2 * (r * samples + i)), i};
+            places[i] = (struct dcf_place){norm(2, k + 2 * (r * samples + i)), i};
             arm.high = fmax(arm.high, places[i].at);
         }
         spoke_weights(2, &arm, &own, 0, samples, places, weights + r * samples);
@@ -140,7 +140,7 @@ static int spiral_weights(size_t readouts, size_t samples, const float *k, float
 static int cone_weights(size_t readouts, size_t samples, const float *k, float *weights)
 {
     struct spoke *spokes = dcf_spokes(3, readouts, samples, k);
-    struct place *places = malloc(samples * sizeof *places);
+    struct dcf_place *places = malloc(samples * sizeof *places);
     double *share = malloc(readouts * sizeof *share);
     bool failed = !spokes || !places || !share || dcf_cone_shares(readouts, spokes, share) < 0;
     for (size_t r = 0; r < readouts && !failed; r++) {
@@ -148,7 +148,7 @@ static int cone_weights(size_t readouts, size_t samples, const float *k, float *
         const struct sectors own = {.zones = 1, .content = {content}};
         struct spoke arm = {.high = spokes[r].high};
         for (size_t i = 0; i < samples; i++)
-            places[i] = (struct place){norm(3, k + 3 * (r * samples + i)), i};
+            places[i] = (struct dcf_place){norm(3, k + 3 * (r * samples + i)), i};
         spoke_weights(3, &arm, &own, 0, samples, places, weights + r * samples);
     }
     free(share);

@@ -59,7 +59,7 @@ static bool has_other_side(const struct spoke *spoke)
 
 int dcf_place_order(const void *left, const void *right)
 {
-    const struct place *a = left, *b = right;
+    const struct dcf_place *a = left, *b = right;
     if (a->at != b->at)
         return a->at < b->at ? -1 : 1;
     return a->sample < b->sample ? -1 : a->sample > b->sample;
@@ -69,7 +69,7 @@ int dcf_place_order(const void *left, const void *right)
 
 /* Voronoi cells on the circle of directions[count], which are sorted; coinciding directions share their cell. wedge[]
  * is indexed by directions[].sample. Returns the largest gap in mean gaps, counting coinciding directions once. */
-static double wedges(size_t count, struct place *directions, double *wedge)
+static double wedges(size_t count, struct dcf_place *directions, double *wedge)
 {
     qsort(directions, count, sizeof *directions, dcf_place_order);
     /* Begin after the largest gap, so that no group of coinciding directions is cut. */
@@ -112,14 +112,14 @@ static int sectors_alloc(struct sectors *sectors, size_t readouts)
 
 /* The radii at which zones end: extents that differ by less than `alike` of the largest count as one. Returns false if
  * there are too many. */
-static bool zones_find(size_t readouts, const struct spoke *spokes, double alike, struct place *sorted,
+static bool zones_find(size_t readouts, const struct spoke *spokes, double alike, struct dcf_place *sorted,
                        struct sectors *sectors)
 {
     size_t count = 0;
     double start = 0;
     for (size_t h = 0; h < 2 * readouts; h++)
         if (reach(spokes, h) > 0)
-            sorted[count++] = (struct place){reach(spokes, h), h};
+            sorted[count++] = (struct dcf_place){reach(spokes, h), h};
     qsort(sorted, count, sizeof *sorted, dcf_place_order);
     sectors->zones = 0;
     for (size_t i = 0; i < count; i++) {
@@ -135,7 +135,8 @@ static bool zones_find(size_t readouts, const struct spoke *spokes, double alike
 }
 
 /* The wedges of the half-spokes that reach into each zone. Returns false if they are too uneven. */
-static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place *directions, struct sectors *sectors)
+static bool zones_fill(size_t readouts, const struct spoke *spokes, struct dcf_place *directions,
+                       struct sectors *sectors)
 {
     bool even = true;
     for (int z = 0; z < sectors->zones && even; z++) {
@@ -143,7 +144,10 @@ static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place
         for (size_t h = 0; h < 2 * readouts; h++) {
             double angle = atan2(spokes[h / 2].direction[1], spokes[h / 2].direction[0]);
             if (reach(spokes, h) > (z > 0 ? sectors->until[z - 1] : 0))
-                directions[count++] = (struct place){h % 2 == 0 ? angle : angle > 0 ? angle - M_PI : angle + M_PI, h};
+                directions[count++] = (struct dcf_place){h % 2 == 0  ? angle
+                                                         : angle > 0 ? angle - M_PI
+                                                                     : angle + M_PI,
+                                                         h};
         }
         even = wedges(count, directions, sectors->content[z]) < uneven;
     }
@@ -155,7 +159,7 @@ static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place
  * -1 without memory. */
 static int sectors_2d(size_t readouts, const struct spoke *spokes, struct sectors *sectors)
 {
-    struct place *sorted = malloc(2 * readouts * sizeof *sorted);
+    struct dcf_place *sorted = malloc(2 * readouts * sizeof *sorted);
     if (!sorted)
         return -1;
     bool even =
@@ -280,11 +284,11 @@ static bool arm_alike(size_t samples, const float *first, const float *k, double
 
 int dcf_arm_wedges(size_t readouts, size_t samples, const float *k, double *wedge)
 {
-    struct place *turns = malloc(readouts * sizeof *turns);
+    struct dcf_place *turns = malloc(readouts * sizeof *turns);
     if (!turns)
         return -1;
     for (size_t r = 0; r < readouts; r++)
-        turns[r] = (struct place){arm_turn(samples, k, k + 2 * r * samples), r};
+        turns[r] = (struct dcf_place){arm_turn(samples, k, k + 2 * r * samples), r};
     bool even = wedges(readouts, turns, wedge) < uneven;
     free(turns);
     return even;
@@ -332,7 +336,7 @@ struct spoke *dcf_spokes(int dim, size_t readouts, size_t samples, const float *
 
 int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content)
 {
-    struct place *polar = malloc(readouts * sizeof *polar), *azimuth = malloc(readouts * sizeof *azimuth);
+    struct dcf_place *polar = malloc(readouts * sizeof *polar), *azimuth = malloc(readouts * sizeof *azimuth);
     double *wedge = malloc(readouts * sizeof *wedge);
     size_t cones = 0;
     bool even = true;
@@ -343,7 +347,7 @@ int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content
         return -1;
     }
     for (size_t r = 0; r < readouts; r++)
-        polar[r] = (struct place){acos(fmax(-1, fmin(1, spokes[r].direction[2]))), r};
+        polar[r] = (struct dcf_place){acos(fmax(-1, fmin(1, spokes[r].direction[2]))), r};
     qsort(polar, readouts, sizeof *polar, dcf_place_order);
     double largest = 0, edge_before = 0, together = 1e-3; /* radians */
     for (size_t first = 0, last; first < readouts && even; first = last, cones++) {
@@ -352,7 +356,7 @@ int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content
         double edge_after = last < readouts ? (polar[first].at + polar[last].at) / 2 : M_PI;
         for (size_t i = first; i < last; i++) {
             const double *direction = spokes[polar[i].sample].direction;
-            azimuth[i - first] = (struct place){atan2(direction[1], direction[0]), i - first};
+            azimuth[i - first] = (struct dcf_place){atan2(direction[1], direction[0]), i - first};
         }
         even = wedges(last - first, azimuth, wedge) < uneven;
         for (size_t i = first; i < last; i++)

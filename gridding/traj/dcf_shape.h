@@ -21,7 +21,7 @@ struct spoke {
 };
 
 /* A place on a spoke or on the circle, to be sorted. */
-struct place {
+struct dcf_place {
     double at;
     size_t sample;
 };

@@ -12,20 +12,20 @@
 static const double level = 1e-4;
 
 /* A stack's readouts by partition. */
-struct stack {
+struct partitions {
     size_t partitions;
-    struct place *readouts; /* .at: kz; .sample: number of the readout; by kz */
-    size_t *first;          /* [partitions + 1]: of each partition, in `readouts` */
+    struct dcf_place *readouts; /* .at: kz; .sample: number of the readout; by kz */
+    size_t *first;              /* [partitions + 1]: of each partition, in `readouts` */
 };
 
-static void stack_free(struct stack *stack)
+static void partitions_free(struct partitions *stack)
 {
     free(stack->first);
     free(stack->readouts);
 }
 
 /* Returns 1; 0 if the readouts are no stack; -1 without memory. The caller frees `stack` in any case. */
-static int stack_find(size_t readouts, size_t samples, const float *k, struct stack *stack)
+static int partitions_find(size_t readouts, size_t samples, const float *k, struct partitions *stack)
 {
     float lowest = INFINITY, highest = -INFINITY;
     for (size_t m = 0; m < readouts * samples; m++) {
@@ -33,13 +33,13 @@ static int stack_find(size_t readouts, size_t samples, const float *k, struct st
         highest = fmaxf(highest, k[3 * m + 2]);
     }
     double near = level * ((double)highest - (double)lowest);
-    *stack = (struct stack){.readouts = malloc(readouts * sizeof *stack->readouts),
-                            .first = malloc((readouts + 1) * sizeof *stack->first)};
+    *stack = (struct partitions){.readouts = malloc(readouts * sizeof *stack->readouts),
+                                 .first = malloc((readouts + 1) * sizeof *stack->first)};
     if (!stack->readouts || !stack->first)
         return -1;
     for (size_t r = 0; r < readouts; r++) {
         const float *kz = k + 3 * r * samples + 2;
-        stack->readouts[r] = (struct place){kz[0], r};
+        stack->readouts[r] = (struct dcf_place){kz[0], r};
         for (size_t i = 1; i < samples; i++)
             if (!(fabs((double)kz[3 * i] - (double)kz[0]) <= near))
                 return 0;
@@ -53,7 +53,7 @@ static int stack_find(size_t readouts, size_t samples, const float *k, struct st
 }
 
 /* kx and ky of the readouts of partition p. */
-static void partition_gather(const struct stack *stack, size_t p, size_t samples, const float *k, float *plane)
+static void partition_gather(const struct partitions *stack, size_t p, size_t samples, const float *k, float *plane)
 {
     for (size_t r = stack->first[p]; r < stack->first[p + 1]; r++)
         for (size_t i = 0; i < samples; i++, plane += 2)
@@ -61,7 +61,7 @@ static void partition_gather(const struct stack *stack, size_t p, size_t samples
 }
 
 /* Half the distance to both neighbouring partitions; the outermost extend outwards as far as inwards. */
-static double thickness(const struct stack *stack, size_t p)
+static double thickness(const struct partitions *stack, size_t p)
 {
     double at = stack->readouts[stack->first[p]].at;
     double below = p > 0 ? at - stack->readouts[stack->first[p - 1]].at : 0;
@@ -73,8 +73,8 @@ static double thickness(const struct stack *stack, size_t p)
  * their errors. */
 static int partitions_visit(size_t readouts, size_t samples, const float *k, enum traj_shape *shape, float *weights)
 {
-    struct stack stack;
-    int found = stack_find(readouts, samples, k, &stack), rc = 0;
+    struct partitions stack;
+    int found = partitions_find(readouts, samples, k, &stack), rc = 0;
     float *plane = found > 0 ? malloc(readouts * samples * 3 * sizeof *plane) : NULL;
     if (found < 0 || (found > 0 && !plane))
         rc = err_no_memory("the density weights of %zu readouts", readouts);
@@ -99,7 +99,7 @@ static int partitions_visit(size_t readouts, size_t samples, const float *k, enu
     }
     *shape = found > 0 ? known : TRAJ_SHAPE_UNKNOWN;
     free(plane);
-    stack_free(&stack);
+    partitions_free(&stack);
     return rc;
 }
 
@@ -120,6 +120,7 @@ int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples
         return dcf_weights(stack ? plane : shape, dim, readouts, samples, k, weights);
     int rc = partitions_visit(readouts, samples, k, &plane, weights);
     if (rc == 0 && plane == TRAJ_SHAPE_UNKNOWN)
-        rc = err_set(ERR_DCF_INVALID, "The trajectory is no stack: its readouts do not keep their kz. Pass dcf=pipe.");
+        rc = err_set(ERR_DCF_INVALID,
+                     "The trajectory is not a stack: its readouts do not keep their kz. Pass dcf=pipe.");
     return rc;
 }

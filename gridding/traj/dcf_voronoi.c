@@ -7,6 +7,7 @@
 #include <float.h>
 #include <libqhull_r/qhull_ra.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 /* Samples this near to each other, in cycles per pixel, are one point and share its cell: a 500th of the distance of
  * samples of the largest images. */
 static const double together = 1e-6;
+
+enum { VERTICES_ASKED = 4096 /* between two questions whether to go on, where Qhull itself is done */ };
 
 /* A point of the diagram. */
 struct cell {
@@ -102,6 +105,38 @@ static bool hull_holds(double (*hull)[2], size_t corners, const double *p)
             high = middle;
     }
     return turn(hull[low], hull[high], p) >= 0;
+}
+
+/* ---- Qhull ---- */
+
+/* Qhull, and who is asked whether it is to go on. */
+struct asked_qhull {
+    qhT qh; /* first: qh_fprintf() finds the rest by it */
+    int (*ask)(void *context);
+    void *context;
+    int rc; /* of `ask`: once it is not 0, nobody is asked again */
+};
+
+static bool goes_on(struct asked_qhull *q)
+{
+    if (q->rc == 0 && q->ask)
+        q->rc = q->ask(q->context);
+    return q->rc == 0;
+}
+
+/* Qhull's way to print, which its documentation (userprintf_r.c) gives to programs to replace: this definition takes
+ * the library's place. With its option TFn it prints a line every n facets, and there it can be told to stop. */
+void qh_fprintf(qhT *qh, FILE *file, int code, const char *format, ...)
+{
+    struct asked_qhull *q = (struct asked_qhull *)qh;
+    va_list arguments;
+    (void)code;
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    /* It prints while it ends, too. */
+    if (!goes_on(q) && !qh->NOerrexit && !qh->ERREXITcalled)
+        qh_errexit(qh, qh_ERRother, NULL, NULL);
 }
 
 /* ---- cells ---- */
@@ -200,13 +235,15 @@ static void inner_find(qhT *qh, const struct diagram *diagram, vertexT *vertex)
     }
 }
 
-/* Copy Qhull's result into the cells. Returns false without memory. */
-static bool diagram_read(qhT *qh, struct diagram *diagram, double (*hull)[2], size_t corners)
+/* Copy Qhull's result into the cells. Returns false without memory, or if it is not to go on. */
+static bool diagram_read(struct asked_qhull *q, struct diagram *diagram, double (*hull)[2], size_t corners)
 {
+    qhT *qh = &q->qh;
     vertexT *vertex;
     struct corners list = {.count = 0};
     bool done = true;
-    FORALLvertices done = done && cell_measure(qh, diagram, vertex, &list, hull, corners);
+    FORALLvertices done = done && (vertex->id % VERTICES_ASKED != 0 || goes_on(q)) &&
+                          cell_measure(qh, diagram, vertex, &list, hull, corners);
     FORALLvertices
     {
         if (done)
@@ -217,29 +254,30 @@ static bool diagram_read(qhT *qh, struct diagram *diagram, double (*hull)[2], si
 }
 
 /* Qhull calls longjmp on failure; its messages are written to `told`. */
-static int diagram_run(qhT *qh, struct diagram *diagram, double *points, FILE *told, double (*hull)[2], size_t corners)
+static int diagram_run(struct asked_qhull *q, struct diagram *diagram, double *points, FILE *told, double (*hull)[2],
+                       size_t corners)
 {
-    char command[] = "qhull v Qbb Qc Qz";
+    char command[] = "qhull v Qbb Qc Qz TF2000";
+    qhT *qh = &q->qh;
     volatile int rc = qh_new_qhull(qh, 2, (int)diagram->count, points, False, command, NULL, told);
     if (rc == 0 && (rc = setjmp(qh->errexit)) == 0) {
         qh->NOerrexit = False;
         qh_setvoronoi_all(qh);
         qh_vertexneighbors(qh);
-        rc = diagram_read(qh, diagram, hull, corners) ? 0 : qh_ERRmem;
+        rc = diagram_read(q, diagram, hull, corners) ? 0 : qh_ERRmem;
     }
     qh->NOerrexit = True;
     return rc;
 }
 
 /* Fill the areas, `open` and `inner` of the cells. */
-static int diagram_fill(struct diagram *diagram, double (*hull)[2], size_t corners)
+static int diagram_fill(struct asked_qhull *q, struct diagram *diagram, double (*hull)[2], size_t corners)
 {
     size_t length = 0;
     char *text = NULL;
     double *points = malloc(diagram->count * 2 * sizeof *points);
-    qhT *qh = malloc(sizeof *qh);
     FILE *told = open_memstream(&text, &length);
-    int rc = points && qh && told ? 0 : err_no_memory("a Voronoi diagram of %zu points", diagram->count);
+    int rc = points && told ? 0 : err_no_memory("a Voronoi diagram of %zu points", diagram->count);
     for (size_t i = 0; rc == 0 && i < diagram->count; i++) {
         diagram->cells[i].area = 0;
         diagram->cells[i].open = false;
@@ -247,11 +285,13 @@ static int diagram_fill(struct diagram *diagram, double (*hull)[2], size_t corne
         memcpy(points + 2 * i, diagram->cells[i].at, 2 * sizeof *points);
     }
     if (rc == 0) {
-        qh_zero(qh, told);
-        int failed = diagram_run(qh, diagram, points, told, hull, corners), left, pieces;
-        qh_freeqhull(qh, !qh_ALL);
-        qh_memfreeshort(qh, &left, &pieces);
-        if (failed == qh_ERRmem)
+        qh_zero(&q->qh, told);
+        int failed = diagram_run(q, diagram, points, told, hull, corners), left, pieces;
+        qh_freeqhull(&q->qh, !qh_ALL);
+        qh_memfreeshort(&q->qh, &left, &pieces);
+        if (q->rc != 0)
+            rc = q->rc;
+        else if (failed == qh_ERRmem)
             rc = err_no_memory("a Voronoi diagram of %zu points", diagram->count);
         else if (failed)
             rc = err_set(ERR_DCF_INVALID,
@@ -261,7 +301,6 @@ static int diagram_fill(struct diagram *diagram, double (*hull)[2], size_t corne
     if (told)
         fclose(told);
     free(text);
-    free(qh);
     free(points);
     return rc;
 }
@@ -312,7 +351,7 @@ static int areas_share(const struct diagram *diagram, const struct spot *spots, 
                                     : err_set(ERR_DCF_INVALID, "The Voronoi cells of this trajectory have no area.");
 }
 
-int dcf_voronoi(size_t samples, const float *k, float *weights)
+int dcf_voronoi(size_t samples, const float *k, float *weights, int (*ask)(void *context), void *context)
 {
     if (samples < 4 || samples > DCF_VORONOI_MOST)
         return err_set(ERR_DCF_INVALID,
@@ -322,7 +361,12 @@ int dcf_voronoi(size_t samples, const float *k, float *weights)
         if (!(fabsf(k[m]) <= 1e3f))
             return err_set(ERR_TRAJ_NONFINITE, "Sample %zu of the trajectory is at %g.", m / 2, (double)k[m]);
     struct diagram diagram = {.cells = NULL};
+    struct asked_qhull *qhull = calloc(1, sizeof *qhull);
     size_t corners = 0;
+    if (!qhull)
+        return err_no_memory("a Voronoi diagram");
+    qhull->ask = ask;
+    qhull->context = context;
     struct spot *spots = spots_make(samples, k);
     int rc = spots ? diagram_make(&diagram, spots, samples) : err_no_memory("%zu samples", samples);
     double(*hull)[2] = rc == 0 ? hull_make(diagram.cells, diagram.count, &corners) : NULL;
@@ -332,15 +376,16 @@ int dcf_voronoi(size_t samples, const float *k, float *weights)
         rc = err_set(ERR_DCF_INVALID, "The trajectory's samples lie on one line, so they have no Voronoi cells. Pass "
                                       "dcf=pipe or none.");
     if (rc == 0)
-        rc = diagram_fill(&diagram, hull, corners);
+        rc = diagram_fill(qhull, &diagram, hull, corners);
     if (rc == 0) {
         diagram_close(&diagram);
-        rc = diagram_fill(&diagram, hull, corners);
+        rc = diagram_fill(qhull, &diagram, hull, corners);
     }
     if (rc == 0)
         rc = areas_share(&diagram, spots, samples, weights);
     free(hull);
     free(diagram.cells);
     free(spots);
+    free(qhull);
     return rc;
 }

@@ -9,10 +9,10 @@
  * give an image of the wrong size without any other sign, so every trajectory that fits two units is refused.
  * tests/unit/test_traj_units.c counts how many scans each threshold refuses, and that none is read wrongly. */
 static const double edge = 1.02;     /* a trajectory may leave the encoded k-space by this */
-static const double least = 0.45;    /* nobody samples less of it, ... */
+static const double least = 0.45;    /* no trajectory is expected to cover less, ... */
 static const double least_two = 0.2; /* ... and on two axes at least this much (kz alone may be in another unit) */
 static const double overshoot = 1.1; /* a unit whose edge is passed by less than this may be meant, header at fault */
-static const double full = 0.9;      /* below, the sender is told */
+static const double full = 0.9;      /* below, a warning */
 static const double exact[] = {0.98, 1.005}; /* a largest |k| between these confirms cycles per pixel */
 
 /* Two units need no decision if no pixel moves by half a pixel between them; they are the same unit if none moves by
@@ -114,7 +114,7 @@ static void read_as(enum traj_unit unit, int dim, const int n[3], const double f
         }
         double covered = largest[d] * reading->scale[d] / 0.5;
         reading->most = fmax(reading->most, covered);
-        if (n[d] == 1) /* there is no k-space to cover along it */
+        if (n[d] == 1) /* one pixel: no k-space along this axis */
             continue;
         axes++;
         reading->second = fmax(reading->second, fmin(covered, reading->coverage));

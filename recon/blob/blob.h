@@ -24,7 +24,8 @@ enum blob_param {
     BLOB_RADIUS,
     BLOB_FRAMES,
     BLOB_EPS,
-    BLOB_TRUNCATION
+    BLOB_TRUNCATION,
+    BLOB_TOLERANCE
 };
 enum { BLOB_PADDING_AUTO = -1 }; /* what its word stands for */
 enum blob_frames { BLOB_FRAMES_EACH, BLOB_FRAMES_MEAN, BLOB_FRAMES_FIRST };
@@ -34,7 +35,7 @@ enum blob_result { BLOB_VOLUME, BLOB_MESH };
 
 /* A law and its factor: a point's term is value law(r / R). */
 struct blob_law {
-    double blobbiness, eps;
+    double blobbiness, eps, tolerance; /* tolerance: of sums, as of struct range_law_params */
     enum blob_truncation truncation;
     struct range_law law; /* 1 at the point; its reach is r_max / R */
     float value;          /* exp(-B) */

@@ -105,13 +105,13 @@ static int frame_tell(void *context, size_t done, size_t most)
 }
 
 /* Device memory, shared by all frames. */
-struct frames {
+struct density_sums {
     struct blob_job *job;
     size_t nodes;         /* per volume */
     float *values, *grid; /* [points]; [nodes], on a GPU only: the CPU sums directly into the volume */
 };
 
-static int grid_clear(const struct frames *f, float *volume)
+static int grid_clear(const struct density_sums *f, float *volume)
 {
     if (f->grid)
         return dev_zero(f->job->job.dev, f->grid, f->nodes * sizeof *f->grid);
@@ -120,7 +120,7 @@ static int grid_clear(const struct frames *f, float *volume)
 }
 
 /* Add one frame's points to its volume. */
-static int frame_sum(const struct frames *f, const struct range_points_params *params, size_t frame)
+static int frame_sum(const struct density_sums *f, const struct range_points_params *params, size_t frame)
 {
     struct blob_job *job = f->job;
     struct dev *dev = job->job.dev;
@@ -140,7 +140,7 @@ static int frame_sum(const struct frames *f, const struct range_points_params *p
     return rc;
 }
 
-static int frames_begin(struct frames *f)
+static int frames_begin(struct density_sums *f)
 {
     struct blob_job *job = f->job;
     struct dev *dev = job->job.dev;
@@ -182,7 +182,7 @@ static struct range_points_params params_of(const struct blob_job *job, const st
 
 static int frames_sum(struct blob_job *job, const struct volume *shape)
 {
-    struct frames f = {.job = job, .nodes = shape->size[0] * shape->size[1] * shape->size[2]};
+    struct density_sums f = {.job = job, .nodes = shape->size[0] * shape->size[1] * shape->size[2]};
     int rc = volume_create(&job->volume, shape->frames, shape->size);
     if (rc == 0)
         rc = frames_begin(&f);

@@ -32,6 +32,9 @@ static const struct param params[] = {
         {"truncation", PARAM_CHOICE, PARAM_WORDS("cube", "sphere"), .fallback = "cube",
          .help = "Where a point's term is cut off: sphere = outside the sphere on which the term equals eps; cube = "
                  "outside the cube around that sphere, which is faster and closer to the full sum."},
+    [BLOB_TOLERANCE] = {"tolerance", PARAM_REAL, .fallback = "5e-4", .min = 0, .max = 0.1,
+                        .help = "Relative error (l2) that the density may have. At 5e-4 or more, a GPU sums "
+                                "truncation=cube by tensor cores; below, and everywhere else, by float32."},
     {.name = NULL},
 };
 

@@ -19,6 +19,7 @@ int blob_law_make(struct blob_law *law)
         .form = law->truncation == BLOB_CUBE ? RANGE_SEPARABLE : RANGE_RADIAL,
         .reach = blob_reach(law->blobbiness, law->eps),
         .error = law_error,
+        .tolerance = law->tolerance,
     };
     law->value = (float)exp(-law->blobbiness);
     return range_law_make(&law->law, &params, term, law);

@@ -96,7 +96,8 @@ static int run(struct job_outcome *out, struct dev *dev, const struct job_reques
         .particles = &input->particles,
         .law = {.blobbiness = values->value[BLOB_BLOBBINESS].real,
                 .eps = values->value[BLOB_EPS].real,
-                .truncation = (enum blob_truncation)values->value[BLOB_TRUNCATION].integer},
+                .truncation = (enum blob_truncation)values->value[BLOB_TRUNCATION].integer,
+                .tolerance = values->value[BLOB_TOLERANCE].real},
     };
     int rc = kind_job_begin(&job.job, dev, request, listener);
     if (rc != 0)

@@ -4,25 +4,25 @@
 
 #include "recon/recon.h"
 
-/* How uploads of one format are read, into one kind of memory: an .npz file may be a scan or particles. */
+/* A reader: from one format to one type of decoded memory (an .npz file may be a scan or particles). */
 struct codec_reader {
-    uint64_t magic;     /* that the memory begins with, decode_request.magic */
-    const char *format; /* as kind_input.name has it */
-    /* Make of a file in memory (which may change while it is read: every number is read once) what its kind reads, in
-     * the memfd `memory` that can grow to `most_bytes`; it begins with a struct decode_head (recon/codec/decode.h).
-     * `wanted`: what the kind wants of the file, in a struct of the reader's own; all 0 where it wants nothing in
-     * particular. Fails with the codes of "the file" in err.h, ERR_NO_MEMORY. */
+    uint64_t magic;     /* first member of the decoded memory, decode_request.magic */
+    const char *format; /* kind_input.name */
+    /* Decode a mapped file (which may change while it is read, so every number is read once) into the memfd `memory`,
+     * which can grow to `most_bytes` and begins with a struct decode_head (recon/codec/decode.h). `wanted`: the kind's
+     * options, in a struct of the reader's own; all 0: none. Fails with the codes of "the file" in err.h,
+     * ERR_NO_MEMORY. */
     int (*decode)(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
-    /* The same of a file that is still being written, for a format whose files tell their own end, for which this
-     * waits. NULL: of this format complete files are read only. */
+    /* The same for a file that is still being written, of a format whose files contain their own end; waits for that.
+     * NULL: the format needs complete files. */
     int (*follow)(int memory, uint64_t most_bytes, int file);
 };
 extern const struct codec_reader codec_readers[]; /* ends with .format = NULL */
 
-/* How the formats of one form of results are derived from the native one. */
+/* A converter: from a form's native format to its others. */
 struct codec_converter {
     const struct result_form *form;
-    /* Read `in`, a native file that a worker wrote, and write it to `out` as that format. Fails as job_result.write()
+    /* Read `in`, a native file written by a worker, and write it to `out` in that format. Fails as job_result.write()
      * (recon/kind_run.h), and with ERR_MALFORMED_FILE. */
     int (*convert)(int in, int format, int out);
     /* Draw one slice of it as PNG; NULL if the form has no views. Fails likewise, and with ERR_NOT_ACCEPTABLE. */
@@ -30,8 +30,8 @@ struct codec_converter {
 };
 extern const struct codec_converter codec_converters[]; /* ends with .form = NULL */
 
-/* What the libraries of all formats do before a file is there: at the start, outside the sandbox; and to have their
- * pages and symbols ready, where there is time. Fail with ERR_INTERNAL, ERR_NO_MEMORY. */
+/* Initialise the formats' libraries at the start, outside the sandbox; and warm them up (load pages, resolve symbols)
+ * if there is time. Fail with ERR_INTERNAL, ERR_NO_MEMORY. */
 int codec_init(void);
 int codec_warm_up(void);
 

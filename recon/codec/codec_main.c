@@ -1,4 +1,5 @@
-/* mrirecon-codec: reads and writes file formats in a process of its own, so that neither a daemon nor a worker does. */
+/* mrirecon-codec: reads and writes file formats in a process of its own, so that neither the daemon nor a worker does.
+ */
 #include "gridding/base/err.h"
 #include "recon/codec/codec.h"
 #include "recon/codec/codec_formats.h"
@@ -26,7 +27,7 @@ struct codec_upload {
     int file, memory;
 };
 
-/* Answer, and end. _exit: what libhdf5 would tidy up at exit may be what the file has broken. */
+/* Send the report, and end by _exit(): the file may have corrupted what libhdf5's exit handlers would clean up. */
 static _Noreturn void report_send(int rc)
 {
     struct codec_report report = {.head = {CODEC_REPORT_MAGIC, CODEC_VERSION}};
@@ -36,7 +37,7 @@ static _Noreturn void report_send(int rc)
     _exit(done == sizeof report ? rc != 0 : 2);
 }
 
-/* Whether this is a request of our version; one of another is answered. */
+/* Whether this is a request of our version; one of another version is answered with a failure. */
 static bool request_is_known(const struct codec_request *request, ssize_t got)
 {
     if (got < (ssize_t)sizeof request->head || request->head.magic != CODEC_REQUEST_MAGIC)
@@ -49,7 +50,7 @@ static bool request_is_known(const struct codec_request *request, ssize_t got)
     return got == sizeof *request;
 }
 
-/* Wait for the upload. Where there is none to come, or what comes is no request, the process has no business. */
+/* Wait for the upload. The process ends if the socket is closed, or if the message is not a request. */
 static void upload_receive(struct codec_upload *upload)
 {
     int fds[2];
@@ -108,7 +109,7 @@ static int upload_decode(const struct codec_upload *upload)
     return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
 }
 
-/* Shut in, serve one upload. `rc`: whether the libraries are ready. */
+/* Enter the sandbox and serve one upload. `rc`: of the libraries' initialisation. */
 static _Noreturn void serve(int rc)
 {
     struct codec_upload upload;
@@ -130,7 +131,7 @@ static _Noreturn void decode(void)
 {
     begin();
     int rc = codec_init();
-    /* Where the upload is there already, it would have to wait. */
+    /* Do not warm up if the upload has already arrived. */
     struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
     if (rc == 0 && poll(&socket, 1, 0) == 0)
         rc = codec_warm_up();
@@ -139,8 +140,8 @@ static _Noreturn void decode(void)
 
 /* ---- template ---- */
 
-/* The end of a pair that a process is asked for; at the end of the parent, or where this is no such message, the
- * template has no business. */
+/* Receive the socket for a new process. The template ends if its parent has ended, or if the message is anything else.
+ */
 static int fork_receive(void)
 {
     int fd;
@@ -163,21 +164,23 @@ static int fork_receive(void)
     return fd;
 }
 
-/* List this process as `mrirecon-codec WORD`: in place of its own word, which is no shorter. */
+/* Show this process as `mrirecon-codec WORD` in ps, by overwriting its argument, which is not shorter. */
 static void list_as(char *own, const char *word)
 {
     memset(own, 0, strlen(CODEC_TEMPLATE));
     memcpy(own, word, strlen(word));
 }
 
-/* Fork for each message. This process has one thread, and its child needs nothing of what fork() does for others: so
- * the call itself, by which the child is the parent's, who waits for it. `verb`: the word it was started with. */
+/* Fork for each message, by clone() with CLONE_PARENT, so that the child is a child of this process's parent, which
+ * reaps it. The template has a single thread, so the child needs none of fork()'s handlers. `verb`: the argument it was
+ * started with. */
 static _Noreturn void template(char *verb)
 {
     begin();
     if (codec_init() != 0 || codec_warm_up() != 0)
         _exit(1);
-    /* What is free here would be copied in each process that takes it; fresh memory is only cleared. */
+    /* Return free memory to the kernel: reusing it after a fork would copy each page, while a fresh page is only
+     * cleared. */
     malloc_trim(0);
     for (;;) {
         int fd = fork_receive();
@@ -199,8 +202,8 @@ static _Noreturn void template(char *verb)
 
 /* ---- convert ---- */
 
-/* Shut this process in with its two files before it looks into the first: a worker wrote that, and a worker can be
- * misled. No format is much larger than the native one. */
+/* Enter the sandbox before reading the native file: a compromised worker may have written it. No format is much larger
+ * than the native one. */
 static int convert_confine(int in, int out)
 {
     enum { SPARE_BYTES = 1 << 30, CPU_SECONDS = 600, BYTES_PER_SECOND = 1 << 20 };
@@ -260,11 +263,12 @@ int main(int count, char **word)
     if (count == 2 && strcmp(word[1], CODEC_TEMPLATE) == 0)
         template(word[1]);
     if ((count == 6 || count == 7) && strcmp(word[1], "convert") == 0) {
-        sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
+        sandbox_follow_parent(
+            -1); /* the files are reached through the daemon's /proc folder, and are gone without it */
         int rc = convert(word + 2);
         if (rc != 0)
             fprintf(stderr, "mrirecon-codec: %s: %s\n", err_name(rc), err_last()->text);
-        /* _exit: what libraries do at exit is more than the sandbox lets them. */
+        /* _exit(), because the libraries' exit handlers make calls that the sandbox forbids. */
         _exit(rc == 0 ? 0 : rc == ERR_NOT_ACCEPTABLE ? CODEC_REFUSED : 1);
     }
     fprintf(stderr, "usage: mrirecon-codec convert image IMAGE.h5 FORMAT OUTFILE\n"

@@ -14,14 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TEMPLATE_MS = 60000 }; /* that a template may take to fork; starting takes it some 10 */
+enum { TEMPLATE_MS = 60000 }; /* limit of a template's fork; its start takes some 10 */
 
 static int no_files(void)
 {
     return err_set(ERR_IO, "No more files can be opened (%s).", strerror(errno));
 }
 
-/* Descriptors are moved out of the way of the child's fixed number, so that no dup2 lands on one still needed. */
+/* Move a descriptor above the child's fixed number, so that dup2 does not replace one still needed. */
 static int move_away(int fd)
 {
     enum { FREE_FROM = 16 };
@@ -31,8 +31,8 @@ static int move_away(int fd)
 
 static int spawn(pid_t *pid, const char *codec, const char *verb, int socket)
 {
-    /* Memory for a small scan is taken at once, in large pages where the kernel has them, and kept: page by page,
-     * taking it takes longer than decoding. */
+    /* Allocate the memory for a small scan at once, in huge pages if the kernel has them, and keep it: page faults take
+     * longer than decoding. */
     char malloc_tuned[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=12582912:"
                           "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=1073741824";
     char *const environment[] = {malloc_tuned, NULL};
@@ -46,7 +46,7 @@ static int spawn(pid_t *pid, const char *codec, const char *verb, int socket)
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    /* It has nothing to say but what a sanitizer finds. */
+    /* Its stderr is used by the sanitizers only. */
     for (int fd = 0; fd < (SANDBOX_SANITIZED ? 2 : 3); fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, socket, CODEC_FD);
@@ -66,7 +66,7 @@ static int pair_make(int pair[2])
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 ? 0 : no_files();
 }
 
-/* Start the program, which serves as `verb` says. */
+/* Start the program with the argument `verb`. */
 static int program_start(struct codec_process *out, const char *codec, const char *verb)
 {
     int pair[2], rc = pair_make(pair);
@@ -83,6 +83,24 @@ static int program_start(struct codec_process *out, const char *codec, const cha
     else
         close(pair[0]);
     return rc;
+}
+
+bool codec_send(int socket, const void *message, size_t bytes, const int *fds, int count)
+{
+    const size_t size = (size_t)count * sizeof *fds;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(2 * sizeof *fds)];
+    } control = {.bytes = {0}};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_SPACE(size)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(head), fds, size);
+    return sendmsg(socket, &packet, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
 int codec_process_end(struct codec_process *process)
@@ -105,23 +123,11 @@ int codec_template_start(struct codec_template *codec)
 
 static bool fork_ask(int template, int socket)
 {
-    struct codec_head request = {CODEC_FORK_MAGIC, CODEC_VERSION};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof socket)];
-    } control = {.bytes = {0}};
-    struct iovec part = {.iov_base = &request, .iov_len = sizeof request};
-    struct msghdr packet = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof socket);
-    memcpy(CMSG_DATA(head), &socket, sizeof socket);
-    return sendmsg(template, &packet, MSG_NOSIGNAL) == sizeof request;
+    const struct codec_head request = {CODEC_FORK_MAGIC, CODEC_VERSION};
+    return codec_send(template, &request, sizeof request, &socket, 1);
 }
 
-/* The number of the process that the template has forked; 0: it forks none. */
+/* The pid of the process that the template has forked; 0: it failed. */
 static pid_t fork_answer(int template)
 {
     struct pollfd socket = {.fd = template, .events = POLLIN};

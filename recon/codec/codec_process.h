@@ -1,14 +1,15 @@
 /* codec_process.h: inside recon/codec/: processes of mrirecon-codec, and the template that they are forked from.
  *
- * The template (recon/codec/codec.h) has linked and warmed up what a reader of files needs, reads no file, and forks.
- * What it forks is a child of this process, not its own, with a copy of its memory; it shuts itself in and waits for
- * its upload. Where there is no template, a process starts from the program, which takes ten times as long.
+ * The template (recon/codec/codec.h) has linked and warmed up the readers, reads no file, and forks. A forked process
+ * is a child of this process, not of the template, and has a copy of the template's memory; it enters its sandbox and
+ * waits for its upload. Without a template, a process is started from the program, which takes ten times as long.
  *
- * Everything here belongs to one thread, with which the processes end.
+ * Everything here belongs to one thread; the processes end with it.
  */
 #ifndef MRIRECON_CODEC_PROCESS_H
 #define MRIRECON_CODEC_PROCESS_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct codec_process {
@@ -18,18 +19,20 @@ struct codec_process {
 
 struct codec_template {
     const char *codec;            /* path of mrirecon-codec */
-    struct codec_process process; /* .pid 0: there is none */
+    struct codec_process process; /* .pid 0: none */
 };
 
 /* Start the template, unless it runs. Does not wait until it is warm. Fails with ERR_INTERNAL, ERR_IO. */
 int codec_template_start(struct codec_template *codec);
 
-/* Start a process: forked from the template where that runs, for which this waits until that is warm; else from the
- * program. A template that forks nothing is ended; *status is then its wait status, else 0. Fails with ERR_INTERNAL,
- * ERR_IO. */
+/* Start a process: forked from the template if that runs (waits until it is warm), else from the program. A template
+ * that does not fork is killed; *status is then its wait status, else 0. Fails with ERR_INTERNAL, ERR_IO. */
 int codec_process_start(struct codec_process *out, struct codec_template *codec, int *status);
 
-/* End and collect a process; its wait status. */
+/* Send a message with `count` descriptors (at most 2) over `socket`. Returns whether it was sent whole; errno else. */
+bool codec_send(int socket, const void *message, size_t bytes, const int *fds, int count);
+
+/* Kill and collect a process. Returns its wait status. */
 int codec_process_end(struct codec_process *process);
 
 #endif

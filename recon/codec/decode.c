@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The slowest layout that programs write (an acquisition a chunk) is read at some 15 MB a second of a processor here,
- * the others at 20 to 200: a machine a tenth as fast keeps up. */
+/* The slowest usual layout (a chunk per acquisition) is read at about 15 MB per second of processor time here, others
+ * at 20 to 200, so the limit allows a machine a tenth as fast. */
 #define BYTES_PER_SECOND (1 << 20)
 
-/* Cut the memfd to what was written, and seal it for good. Its writer may still be there and lie: what is sealed is
- * what counts, and is looked at again. */
+/* Cut the memfd to its contents and seal it permanently. The writing process may still run and may be compromised: only
+ * the sealed contents are used, and they are checked again. */
 static int memory_seal(int memory, const struct decode_request *request)
 {
     struct decode_head head;
@@ -35,7 +35,7 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
 {
     struct stat status;
     if (fstat(request->file, &status) != 0 || !S_ISREG(status.st_mode))
-        return err_set(ERR_IO, "The input is no regular file.");
+        return err_set(ERR_IO, "The input is not a regular file.");
     int memory = decoder_memory(decoder, request->limits->bytes);
     if (memory < 0)
         return memory;
@@ -51,7 +51,7 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
         .canceled = request->canceled,
         .context = request->context,
     };
-    /* How much is still to come nobody knows, but no more than what is made of it may take. */
+    /* The final size of an arriving file is unknown, but is limited by that of its decoded form. */
     const double most = request->limits->arriving ? (double)request->limits->bytes : (double)status.st_size;
     upload.limits.seconds += most / BYTES_PER_SECOND;
     if (request->limits->live)

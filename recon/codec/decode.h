@@ -4,17 +4,17 @@
 
 #include "recon/codec/decoder.h"
 
-/* What decoded memory begins with, in native byte order: both sides run on the same machine. */
+/* The beginning of decoded memory, in native byte order: both processes run on the same machine. */
 struct decode_head {
     uint64_t magic;
-    uint32_t version, count; /* these two are of the format's own use */
-    uint64_t total_bytes;    /* of the whole, = the memfd's size once it is sealed */
+    uint32_t version, count; /* for the format's own use */
+    uint64_t total_bytes;    /* the memfd's size once it is sealed */
 };
 
 struct decode_request {
     int file;           /* a regular file, read-only; stays the caller's */
-    const char *format; /* as a reader of recon/codec_formats.c has it */
-    const void *wanted; /* what is wanted of the file, in the reader's own form; NULL: nothing in particular */
+    const char *format; /* of a reader in recon/codec_formats.c */
+    const void *wanted; /* the kind's options for the reader; NULL: none */
     size_t wanted_bytes;
     uint64_t magic; /* that the decoded memory must begin with */
     const struct decode_limits *limits;
@@ -22,9 +22,9 @@ struct decode_request {
     void *context;
 };
 
-/* Decode the file: *memory is a memfd, the caller's, sealed against any change. It was made by a process that read
- * hostile bytes: only its head is checked. Fails as decoder_run(), and with ERR_DECODER_DIED (what is there is not what
- * was to be made), ERR_IO, ERR_NO_MEMORY. */
+/* Decode the file: *memory is a memfd, the caller's, sealed against any change. It was written by a process that read
+ * untrusted bytes, and only its head has been checked. Fails as decoder_run(), and with ERR_DECODER_DIED (the head is
+ * invalid), ERR_IO, ERR_NO_MEMORY. */
 int decode_file(int *memory, struct decoder *decoder, const struct decode_request *request);
 
 #endif

@@ -20,28 +20,28 @@
 #include <unistd.h>
 
 enum {
-    POLL_MS = 50,           /* between two looks whether the job was canceled */
+    POLL_MS = 50,           /* between two checks whether the job was canceled */
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
-    ASIDE_BYTES = 16 << 20, /* at most set aside for the next scan */
+    ASIDE_BYTES = 16 << 20, /* limit of the memory reserved for the next scan */
     DECODER_HOW = 32,
-    MOST_TRIES = 2,  /* at an upload, by processes that are killed from outside */
-    CLOCK_FACTOR = 4 /* of the clock's time to the processor's, which others may take, or a disk that is slow */
+    MOST_TRIES = 2,  /* at an upload, if processes are killed from outside */
+    CLOCK_FACTOR = 4 /* elapsed time allowed per processor time: other processes or a slow disk may delay it */
 };
 
 struct decoder {
     struct codec_template template;
     struct codec_process ready[DECODER_MOST_READY]; /* the oldest first */
     int count;
-    struct codec_process over;                        /* has reported and was killed, not yet collected; pid 0: none */
-    int lost;                                         /* ended while they stood ready */
-    int killed;                                       /* killed from outside while they read */
-    int aside;                                        /* memfd for the next scan, whose pages are there; -1: none */
-    uint64_t last_bytes;                              /* of what was last decoded */
+    struct codec_process over;                        /* has reported and was killed, not yet reaped; pid 0: none */
+    int lost;                                         /* processes that ended while ready */
+    int killed;                                       /* processes killed from outside while reading */
+    int aside;                                        /* memfd with allocated pages for the next scan; -1: none */
+    uint64_t last_bytes;                              /* of the last decoded file */
     char how[DECODER_HOW], template_how[DECODER_HOW]; /* template_how: "": none has ended */
     char sentence[320];
 };
 
-/* ---- those that stand ready ---- */
+/* ---- ready processes ---- */
 
 static void over_collect(struct decoder *decoder)
 {
@@ -74,7 +74,7 @@ void decoder_free(struct decoder *decoder)
     free(decoder);
 }
 
-/* Take one of those that stand ready. */
+/* Take a ready process. */
 static struct codec_process ready_take(struct decoder *decoder, int at)
 {
     struct codec_process taken = decoder->ready[at];
@@ -91,7 +91,7 @@ static void how_print(char how[DECODER_HOW], int status)
         snprintf(how, DECODER_HOW, "with status %d", WEXITSTATUS(status));
 }
 
-/* Remember how a process that stood ready ended. */
+/* Record how a ready process ended. */
 static void lost_note(struct decoder *decoder, int status)
 {
     decoder->lost++;
@@ -186,7 +186,7 @@ void decoder_note(struct decoder *decoder, int memory)
 
 /* ---- one upload ---- */
 
-/* Send the process the upload, with its limits. Fails with ERR_DECODER_DIED where it is gone. */
+/* Send the process the upload, with its limits. Fails with ERR_DECODER_DIED if it has ended. */
 static int upload_hand_over(const struct codec_process *process, const struct decoder_upload *upload)
 {
     struct codec_request request = {
@@ -202,25 +202,13 @@ static int upload_hand_over(const struct codec_process *process, const struct de
     if (upload->wanted_bytes > 0)
         memcpy(request.wanted, upload->wanted, upload->wanted_bytes);
     const int fds[2] = {upload->file, upload->memory};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof fds)];
-    } control = {.bytes = {0}};
-    struct iovec part = {.iov_base = &request, .iov_len = sizeof request};
-    struct msghdr packet = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fds);
-    memcpy(CMSG_DATA(head), fds, sizeof fds);
-    if (sendmsg(process->socket, &packet, MSG_NOSIGNAL) == sizeof request)
+    if (codec_send(process->socket, &request, sizeof request, fds, 2))
         return 0;
     return err_set(errno == EPIPE || errno == ECONNRESET ? ERR_DECODER_DIED : ERR_IO,
                    "The upload cannot be passed to the decoder (%s).", strerror(errno));
 }
 
-/* A process that has the upload: one that stood ready (*stood), or a fresh one. */
+/* Give the upload to a process: a ready one (*stood), or a new one. */
 static int process_find(struct decoder *decoder, struct codec_process *process, const struct decoder_upload *upload,
                         bool *stood)
 {
@@ -236,7 +224,7 @@ static int process_find(struct decoder *decoder, struct codec_process *process, 
     if (rc != 0)
         return rc;
     rc = upload_hand_over(process, upload);
-    if (rc == 0 || rc == ERR_DECODER_DIED) /* its end will say why */
+    if (rc == 0 || rc == ERR_DECODER_DIED) /* its wait status gives the reason */
         return 0;
     codec_process_end(process);
     return rc;
@@ -251,7 +239,7 @@ static int time_over(const struct decoder_upload *upload)
         (unsigned long long)upload->file_bytes, ceil(upload->limits.seconds));
 }
 
-/* Whether the time is over or the job canceled. */
+/* Whether the time limit has passed or the job was canceled. */
 static int patience_check(const struct decoder_upload *upload, double left)
 {
     if (upload->canceled && upload->canceled(upload->context))
@@ -261,9 +249,9 @@ static int patience_check(const struct decoder_upload *upload, double left)
     return 0;
 }
 
-/* ---- what it answers ---- */
+/* ---- its report ---- */
 
-/* The failures a decoder may report; a hijacked one must not pose as, say, a broken device. */
+/* The failures that a decoder may report: a compromised one must not report, say, a device failure. */
 static bool may_report(int code)
 {
     static const int codes[] = {
@@ -276,7 +264,7 @@ static bool may_report(int code)
     return false;
 }
 
-/* What `got` received bytes of a report say. */
+/* Check a report of `got` received bytes, and return its failure. */
 static int report_take(struct codec_report *report, ssize_t got)
 {
     const bool known = got >= (ssize_t)sizeof report->head && report->head.magic == CODEC_REPORT_MAGIC;
@@ -293,7 +281,7 @@ static int report_take(struct codec_report *report, ssize_t got)
     return err_restore(&report->failure);
 }
 
-/* That the upload's process ended with this wait status before it reported. */
+/* The failure of a process that ended with this wait status before it reported. */
 static int death_tell(const struct decoder_upload *upload, int status)
 {
     if (!WIFSIGNALED(status))
@@ -317,15 +305,15 @@ static int death_tell(const struct decoder_upload *upload, int status)
                    signal, strsignal(signal));
 }
 
-/* How an upload went. */
+/* The course of an upload. */
 struct course {
-    bool begun; /* the process has taken the upload */
-    bool ended; /* the process has ended and is collected */
-    int status; /* then */
+    bool begun; /* the process has received the upload */
+    bool ended; /* the process has ended and was reaped */
+    int status; /* its wait status */
 };
 
-/* Wait for the report; it wakes us, as does the end of a process that never reports. One that closes its socket and
- * lives on is looked at every millisecond until its time is over. */
+/* Wait for the report, or for the end of the process. One that closes its socket but keeps running is polled every
+ * millisecond until the time limit. */
 static int report_wait(const struct codec_process *process, const struct decoder_upload *upload, struct course *course)
 {
     double end = clock_seconds() + CLOCK_FACTOR * upload->limits.seconds;
@@ -340,7 +328,7 @@ static int report_wait(const struct codec_process *process, const struct decoder
         }
         if (got > 0)
             return report_take(&report, got);
-        /* ECONNRESET: it ended with the upload unread, and what it said before is still to come. */
+        /* ECONNRESET: it ended with the upload unread; its earlier messages can still be read. */
         closed = got == 0 || (errno != EAGAIN && errno != EINTR && errno != ECONNRESET);
         if (closed && waitpid(process->pid, &course->status, WNOHANG) == process->pid) {
             course->ended = true;
@@ -367,8 +355,8 @@ static bool was_killed(const struct course *course)
     return course->ended && WIFSIGNALED(course->status) && WTERMSIG(course->status) == SIGKILL;
 }
 
-/* Whether the upload is to be read by another process: this one ended, and the upload is not to blame. `tries`: those
- * that were killed while they read it. */
+/* Whether another process is to read the upload, because this one ended through no fault of the upload. `tries`:
+ * processes killed while reading it. */
 static bool try_again(struct decoder *decoder, const struct decoder_upload *upload, const struct course *course,
                       bool stood, int *tries)
 {
@@ -379,7 +367,7 @@ static bool try_again(struct decoder *decoder, const struct decoder_upload *uplo
     if (!was_killed(course))
         return false;
     decoder->killed++;
-    /* What the first has written is neither kept nor left for the second to stumble on. */
+    /* Clear what the first process has written. */
     return ++*tries < MOST_TRIES &&
            fallocate(upload->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upload->limits.bytes) == 0;
 }
@@ -404,7 +392,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
             close(process.socket);
     } while (try_again(decoder, upload, &course, stood, &tries));
     if (!course.ended) {
-        /* It has nothing left to do. Taking its memory apart takes the kernel a while, for which nobody has to wait. */
+        /* The process has finished. Freeing its memory takes the kernel a while, so it is reaped later. */
         kill(process.pid, SIGKILL);
         decoder->over = process;
     }

@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-struct extent {
+struct lattice_extent {
     double low[3], high[3];
 };
 
-static struct extent extent_of(const struct cutcp_job *job)
+static struct lattice_extent extent_of(const struct cutcp_job *job)
 {
     const double *at = job->particles->position;
     const size_t points = job->frames * job->particles->count;
-    struct extent e;
+    struct lattice_extent e;
     for (int d = 0; d < 3; d++)
         e.low[d] = e.high[d] = at[d];
     for (size_t i = 0; i < points; i++)
@@ -37,7 +37,7 @@ static int cells_set(struct cutcp_job *job, int d, double cells)
 }
 
 /* As many points as fit around the atoms; 1e-6 makes this independent of the rounding of the quotient. */
-static int open_axis(struct cutcp_job *job, int d, const struct extent *e)
+static int open_axis(struct cutcp_job *job, int d, const struct lattice_extent *e)
 {
     const double spacing = job->job.request->values->value[CUTCP_SPACING].real;
     const double padding = job->job.request->values->value[CUTCP_PADDING].real;
@@ -47,7 +47,7 @@ static int open_axis(struct cutcp_job *job, int d, const struct extent *e)
 }
 
 /* The periodic box; centred on the atoms if the file does not give its origin. */
-static int periodic_axis(struct cutcp_job *job, int d, const struct extent *e, double length)
+static int periodic_axis(struct cutcp_job *job, int d, const struct lattice_extent *e, double length)
 {
     const struct particles_header *h = job->particles->header;
     const double cells = fmax(1, rint(length / job->job.request->values->value[CUTCP_SPACING].real));
@@ -96,7 +96,7 @@ int cutcp_lattice(struct cutcp_job *job)
     const bool all = values->value[CUTCP_FRAMES].integer != CUTCP_FRAMES_FIRST;
     double length[3];
     job->frames = all ? job->particles->frames : 1;
-    const struct extent e = extent_of(job);
+    const struct lattice_extent e = extent_of(job);
     job->box = (struct range_box){.dim = 3};
     int rc = periodic ? box_lengths(job, length) : 0;
     for (int d = 0; d < 3 && rc == 0; d++)

@@ -147,6 +147,15 @@ void dicom_u32(struct dicom *d, uint32_t tag, const uint32_t *values, size_t cou
         append32(d, values[i]);
 }
 
+void dicom_double(struct dicom *d, uint32_t tag, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    head(d, tag, "FD", sizeof bits);
+    append32(d, (uint32_t)bits);
+    append32(d, (uint32_t)(bits >> 32));
+}
+
 void dicom_tag(struct dicom *d, uint32_t tag, uint32_t value)
 {
     head(d, tag, "AT", sizeof value);

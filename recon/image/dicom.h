@@ -1,8 +1,8 @@
 /* dicom.h: inside recon/image: elements of a DICOM data set, explicit VR little endian (PS3.5), appended to memory in
  * ascending order of their tags.
  *
- * Own code rather than DCMTK or GDCM, which are C++ and far larger than what writing one kind of object takes:
- * elements, sequences and lengths. */
+ * Own code rather than DCMTK or GDCM, which are C++ and far larger than writing one kind of object requires: elements,
+ * sequences and lengths. */
 #ifndef MRIRECON_DICOM_H
 #define MRIRECON_DICOM_H
 
@@ -29,6 +29,7 @@ struct dicom {
 void dicom_text(struct dicom *d, uint32_t tag, const char vr[2], const char *text);
 void dicom_u16(struct dicom *d, uint32_t tag, uint16_t value);                         /* US */
 void dicom_u32(struct dicom *d, uint32_t tag, const uint32_t *values, size_t count);   /* UL */
+void dicom_double(struct dicom *d, uint32_t tag, double value);                        /* FD */
 void dicom_tag(struct dicom *d, uint32_t tag, uint32_t value);                         /* AT */
 void dicom_numbers(struct dicom *d, uint32_t tag, const double *values, size_t count); /* DS */
 void dicom_integer(struct dicom *d, uint32_t tag, int value);                          /* IS */
@@ -41,7 +42,7 @@ void dicom_end(struct dicom *d);
 /* 128 zero bytes, "DICM" and the file's meta information. */
 void dicom_begin(struct dicom *d, const char *sop_class, const char *sop_instance);
 
-/* The head of (7FE0,0010) of `bytes`, which is to be even; the pixels follow it. */
+/* The head of (7FE0,0010) of `bytes`, an even number; the pixels follow it. */
 void dicom_pixels(struct dicom *d, uint32_t bytes);
 
 /* 128 bits derived from everything that was added (FNV-1a), as a UID: 2.25. and a number (PS3.5 B.2). */

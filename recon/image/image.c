@@ -74,7 +74,13 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
 {
     /* Overheads: of a file; of an image in it: its header, its place in a table. Incompressible data grow by less than
      * a hundredth. */
-    enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PLANE_BYTES = 512, PACKED_SHARE = 128 };
+    enum {
+        FILE_BYTES = 128 << 10,
+        IMAGE_BYTES = 2 << 10,
+        PLANE_BYTES = 512,
+        SLICE_BYTES = 4 << 10,
+        PACKED_SHARE = 128
+    };
     size_t values, all = shape->complex_valued || format == IMAGE_CFL ? sizeof(struct c32) : sizeof(float), images;
     for (int d = 0; d < 3; d++)
         if (!size_mul(all, shape->size[d], &all))
@@ -83,10 +89,10 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
         return false;
     if (format == IMAGE_PNG)
         values = picture_most(shape);
-    /* Each plane has an item of its own, mostly text. */
-    size_t planes = 0;
-    if (format == IMAGE_DICOM && (!size_mul(images, shape->size[2], &planes) ||
-                                  !size_mul(planes, PLANE_BYTES, &planes) || !size_add(values, planes, &values)))
+    /* Each plane has an item of its own, mostly text, or a file with all that is known of the scan. */
+    size_t planes = format == IMAGE_DICOM ? PLANE_BYTES : format == IMAGE_DICOM_ZIP ? SLICE_BYTES : 0;
+    if (!size_mul(planes, images, &planes) || !size_mul(planes, shape->size[2], &planes) ||
+        !size_add(values, planes, &values))
         return false;
     return size_add(values, values / PACKED_SHARE, &values) && size_mul(images, IMAGE_BYTES, &images) &&
            size_add(values, images, &values) && size_add(values, xml_bytes, &values) &&

@@ -33,10 +33,20 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
 void image_series_free(struct image_series *series);
 
 /* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
-enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_DICOM, IMAGE_CFL, IMAGE_MRD, IMAGE_FORMATS };
-extern const struct result_form image_form; /* of results that are images */
-const char *image_format_name(
-    enum image_format format); /* "h5", "nii.gz", "png", "npy", "dcm", "cfl.tar", "mrd": also the file's ending */
+enum image_format {
+    IMAGE_H5,
+    IMAGE_NIFTI,
+    IMAGE_PNG,
+    IMAGE_NPY,
+    IMAGE_DICOM,
+    IMAGE_DICOM_ZIP,
+    IMAGE_CFL,
+    IMAGE_MRD,
+    IMAGE_FORMATS
+};
+extern const struct result_form image_form;               /* of results that are images */
+const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy", "dcm", "dcm.zip", "cfl.tar",
+                                                             "mrd": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
 
 /* An upper bound of the size of a file of a series of this shape (count, channels, size, complex_valued are read) in
@@ -52,8 +62,9 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 and mrd count),
  * ERR_NOT_ACCEPTABLE (nothing is written; NIfTI: no one affine places all images, or they are too many; DICOM: more
  * than 4 GB of pixels; the sentence says why, and what to ask for). DICOM: Enhanced MR, 16 bits with one slope, frames
- * by coil, slice or z, and frame. UIDs follow from the images, so the same images have the same; those of study and
- * frame of reference are the scan's. */
+ * by coil, slice or z, and frame; dcm.zip: each of these frames as a classic MR image in a file of its own, 000001.dcm
+ * and so on. UIDs follow from the images, so the same images have the same; those of study and frame of reference are
+ * the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
 /* Append image `index` to `fd` as its message in a stream of format mrd, which has image_message_bytes() of the series'

@@ -7,6 +7,7 @@ static const struct file_format formats[] = {
     [IMAGE_PNG] = {"png", "image/png"},
     [IMAGE_NPY] = {"npy", "application/x-npy"},
     [IMAGE_DICOM] = {"dcm", "application/dicom"},
+    [IMAGE_DICOM_ZIP] = {"dcm.zip", "application/zip"},
     [IMAGE_CFL] = {"cfl.tar", "application/x-tar"},
     [IMAGE_MRD] = {"mrd", "application/x-ismrmrd"},
     [IMAGE_FORMATS] = {.name = NULL},

@@ -58,6 +58,7 @@ int image_write_nifti(const struct image_series *series, int fd);
 int image_write_png(const struct image_series *series, int fd);
 int image_write_npy(const struct image_series *series, int fd);
 int image_write_dicom(const struct image_series *series, int fd);
+int image_write_dicom_zip(const struct image_series *series, int fd);
 int image_write_cfl(const struct image_series *series, int fd);
 int image_write_mrd(const struct image_series *series, int fd);
 

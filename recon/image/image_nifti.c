@@ -24,7 +24,7 @@ enum {
 
 /* The arrangement of the series' images in the file's x, y, z, t: images[t * slices + z] is an index into the series.
  */
-struct volume {
+struct arrangement {
     size_t slices, frames;
     size_t *images;
     bool placed;         /* the scan gives the positions of its slices */
@@ -79,7 +79,7 @@ static int volume_order(const void *pa, const void *pb, void *context)
 /* A file has one affine: refuse images that it would place wrongly. */
 #define ELSEWHERE " Use h5, which keeps the position of each, or npy or png."
 
-static int refuse_spacing(const struct volume *v, const struct image_series *series)
+static int refuse_spacing(const struct arrangement *v, const struct image_series *series)
 {
     static const double none[3] = {0, 0, 0};
     double least = INFINITY, most = 0;
@@ -97,7 +97,7 @@ static int refuse_spacing(const struct volume *v, const struct image_series *ser
 }
 
 /* Check that every image is where the affine of the first frame puts it. */
-static int volume_check(const struct volume *v, const struct image_series *series)
+static int volume_check(const struct arrangement *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
     const double room = 1e-3 + 0.01 * sqrt(dot(v->step, v->step));
@@ -123,7 +123,7 @@ static int volume_check(const struct volume *v, const struct image_series *serie
 }
 
 /* Parallel slices at one spacing, the same in each frame, become the z axis, frames the t axis. */
-static int volume_stack(struct volume *v, const struct image_series *series)
+static int volume_stack(struct arrangement *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
     v->slices = 1;
@@ -147,7 +147,7 @@ static int volume_stack(struct volume *v, const struct image_series *series)
 
 /* LPS(i) = position + sum over axes of (i_a - floor(N_a / 2)) step_a direction_a. Slices that all have the same
  * position are placed one thickness apart. */
-static void volume_place(struct volume *v, const struct image_series *series)
+static void volume_place(struct arrangement *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
     image_direction(first->read_dir, 0, v->column[0]);
@@ -167,7 +167,7 @@ static void volume_place(struct volume *v, const struct image_series *series)
     }
 }
 
-static int volume_create(struct volume *v, const struct image_series *series)
+static int arrangement_create(struct arrangement *v, const struct image_series *series)
 {
     v->images = calloc(series->count, sizeof *v->images);
     if (!v->images)
@@ -183,7 +183,7 @@ static int volume_create(struct volume *v, const struct image_series *series)
 /* Seconds from one frame to the next; 0 if unknown, or if something other than time distinguishes the frames. Taken
  * from repetitions that begin at even distances, in stamps whose unit is known. The header's TR is the time of one
  * readout, not of a frame. */
-static double frame_seconds(const struct volume *v, const struct image_series *series)
+static double frame_seconds(const struct arrangement *v, const struct image_series *series)
 {
     const char *vendor = series->xml ? strstr(series->xml, "systemVendor>") : NULL;
     vendor = vendor ? vendor + strlen("systemVendor>") : "";
@@ -243,7 +243,7 @@ static void quaternion(double r[3][3], double q[3])
 
 /* The affine, as rows (sform) and, where its axes are at right angles, as a rotation (qform). NIfTI's x and y point to
  * the right and to the front of the patient, LPS' to the left and the back: the signs of the first two rows change. */
-static void affine_put(unsigned char *header, const struct volume *v)
+static void affine_put(unsigned char *header, const struct arrangement *v)
 {
     double step[3], rotation[3][3];
     for (int a = 0; a < 3; a++) {
@@ -281,7 +281,7 @@ static void affine_put(unsigned char *header, const struct volume *v)
 }
 
 /* The display window (not for complex values), and the time between frames, if known. */
-static int header_show(unsigned char *header, const struct image_series *series, const struct volume *v)
+static int header_show(unsigned char *header, const struct image_series *series, const struct arrangement *v)
 {
     float low = 0, high = 0;
     double seconds = frame_seconds(v, series);
@@ -300,7 +300,7 @@ static int header_show(unsigned char *header, const struct image_series *series,
     return rc;
 }
 
-static int header_make(unsigned char *header, const struct image_series *series, const struct volume *v)
+static int header_make(unsigned char *header, const struct image_series *series, const struct arrangement *v)
 {
     size_t dim[6] = {0, series->size[0], series->size[1], series->size[2] * v->slices, v->frames, series->channels};
     dim[0] = dim[5] > 1 ? 5 : dim[4] > 1 ? 4 : 3;
@@ -350,12 +350,12 @@ static int packer_put(struct packer *p, const void *bytes, size_t count, bool la
 
 int image_write_nifti(const struct image_series *series, int fd)
 {
-    struct volume v = {0};
+    struct arrangement v = {0};
     struct packer *packer = NULL;
     unsigned char header[PIXELS_AT] = {0};
     if (series->count == 0 || image_pixels(series) == 0)
-        return err_set(ERR_INTERNAL, "A series without pixels makes no NIfTI file.");
-    int rc = volume_create(&v, series);
+        return err_set(ERR_INTERNAL, "A series without pixels cannot be a NIfTI file.");
+    int rc = arrangement_create(&v, series);
     if (rc != 0)
         goto out;
     if (series->size[0] > LONGEST || series->size[1] > LONGEST || series->size[2] * v.slices > LONGEST ||

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Where the brightness of the view's window lies. */
+/* The brightness levels of the view's window. */
 static int window_of(const struct image_series *series, const struct result_view *view, double window[2])
 {
     float low = 0, high = 0;

@@ -39,14 +39,13 @@ struct mesh_watch {
 
 /* The surface between nodes of value >= isovalue (inside) and < isovalue, by marching cubes (Lorensen and Cline,
  * doi:10.1145/37402.37422). Where two diagonal corners of a cell's face are inside, the surface separates them, in both
- * cells of the face (Montani et al., doi:10.1007/BF01900830): each edge of the mesh belongs to two triangles of
- * opposite sense, or, on the lattice's border, to one. No edge belongs to more. Vertices lie on the lattice's edges,
- * linear between its nodes; a node of just the isovalue is a vertex several times over, and triangles there may have
- * no area. Normals are those of central differences. Vertices and triangles are in one order for any number of threads
- * (rows are counted first, then filled: Schroeder et al., doi:10.1109/LDAV.2015.7348069). A field without a surface
- * gives a mesh of no triangles.
- * Fails with ERR_BAD_PARAMETER (a field with a value that is not finite, or an isovalue that is not), ERR_LIMIT (more
- * than 2^31 - 1 vertices or triangles), ERR_NO_MEMORY (watch->most_bytes, too), ERR_CANCELED. */
+ * cells of the face (Montani et al., doi:10.1007/BF01900830): each edge of the mesh belongs to two triangles with a
+ * consistent orientation, or, on the lattice's border, to one. Vertices lie on the lattice's edges, linear between its
+ * nodes; a node of just the isovalue is a vertex several times over, and triangles there may have no area. Normals are
+ * those of central differences. Vertices and triangles are in one order for any number of threads (rows are counted
+ * first, then filled: Schroeder et al., doi:10.1109/LDAV.2015.7348069). A field without a surface gives a mesh of no
+ * triangles. Fails with ERR_BAD_PARAMETER (a field with a value that is not finite, or an isovalue that is not),
+ * ERR_LIMIT (more than 2^31 - 1 vertices or triangles), ERR_NO_MEMORY (watch->most_bytes, too), ERR_CANCELED. */
 int mesh_surface(struct mesh **out, const struct mesh_field *field, double isovalue, const struct mesh_watch *watch);
 
 struct mesh_measure {

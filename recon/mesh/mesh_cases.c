@@ -2,10 +2,10 @@
  *
  * Around each face of a cell, seen from outside and anticlockwise, each run of inside corners is cut off by a segment
  * from the edge by which the walk enters the run to the edge by which it leaves. A face's segments follow from its four
- * corners alone, and its other cell sees them reversed: surfaces fit together, in one sense. An edge is entered in one
- * of its faces and left in the other, so the segments of a cell's faces form closed polygons (of 3 to 7 edges). These
- * are cut into triangles by diagonals that do not lie in a face, where the other cell could have the same; for every
- * case there are such. */
+ * corners alone, and the neighbouring cell has the same ones reversed: surfaces fit together, with a consistent
+ * orientation. An edge is entered in one of its faces and left in the other, so the segments of a cell's faces form
+ * closed polygons (of 3 to 7 edges). These are cut into triangles by diagonals that do not lie in a face, where the
+ * other cell could have the same; for every case there are such. */
 #include "recon/mesh/mesh_leaf.h"
 
 #include <string.h>

@@ -179,7 +179,7 @@ static void row_vertices(const struct extraction *e, size_t y, size_t z, const u
 }
 
 /* The numbers of a cell's crossings, by the edges' places, from the cursors of its four rows, which then stand at the
- * next cell. What is no crossing has a number that is not used. `here` and `next`: the columns at both ends. */
+ * next cell. Edges without a crossing get numbers that are not used. `here` and `next`: the columns at both ends. */
 static void cell_edges(struct cursor row[4], unsigned here, unsigned next, uint64_t number[CELL_EDGES])
 {
     static const uint8_t pair[4][2] = {{0, 1}, {2, 3}, {0, 2}, {1, 3}}; /* along y at both z, along z at both y */

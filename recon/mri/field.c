@@ -4,6 +4,7 @@
 #include "gridding/base/vec.h"
 #include "recon/mri/recon_weights.h"
 #include "recon/mri/segments.h"
+#include "recon/mri/stack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,18 +15,18 @@ struct field {
     struct recon_job *job;
     struct spectrum spectrum, differences;
     struct segments plain, normal; /* on the same nodes; the second of `differences` */
-    size_t pixels, samples;        /* samples: of the frame */
+    size_t pixels, samples;        /* samples: of the frame, or of a stack's plane */
     const struct frame *frame;     /* that of `interpolator` and `times` */
     float *times;                  /* host: [most_samples] seconds */
-    struct c32 *host;              /* [max(most_samples, pixels)] */
     struct c32 *turns;             /* device: E_l [segments][pixels] */
     struct c32 *interpolator;      /* device: conj(b_l) [segments][most_samples] */
-    struct c32 *data, *image;      /* device: [most_samples], [pixels] */
+    int batch;                     /* coils that are gridded together */
+    struct c32 *data, *images;     /* device: [batch][most_samples], [batch][pixels] */
 };
 
 /* ---- times ---- */
 
-/* Seconds to each kept sample of a frame. `k` as in field_frame(), NULL: no readout goes on. Fails with
+/* Seconds to each kept sample of a frame. `k` as in field_frame(); NULL: no readout continues another. Fails with
  * ERR_MALFORMED_FILE. */
 static int times_fill(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                       float *times)
@@ -36,7 +37,7 @@ static int times_fill(const struct recon_job *job, const struct frame *frame, co
         const struct scan_readout *r = readout_at(job, frame->first + i);
         if (!scan->times && !(r->sample_time_us > 0))
             return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
-                                       "The scan brings a field map, but acquisition %u has a sample_time_us of %g: a "
+                                       "The scan has a field map, but acquisition %u has a sample_time_us of %g: a "
                                        "field map needs the time of each sample. Fill it in, or pass "
                                        "off_resonance=off.",
                                        r->acquisition, (double)r->sample_time_us);
@@ -44,7 +45,7 @@ static int times_fill(const struct recon_job *job, const struct frame *frame, co
             const size_t at = before + r->discard_pre + s;
             if (scan->times && at >= scan->header->times_count)
                 return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
-                                           "The scan brings %llu sampling times, and acquisition %u has more samples.",
+                                           "The scan has %llu sampling times, but acquisition %u has more samples.",
                                            (unsigned long long)scan->header->times_count, r->acquisition);
             times[offsets[i] + s] = scan->times ? scan->times[at] : (float)((double)at * 1e-6 * r->sample_time_us);
         }
@@ -83,7 +84,7 @@ static int span_extend(const struct recon_job *job, const struct frame *frame, d
         rc = times_fill(job, frame, offsets, k, times);
     for (size_t s = 0; s < frame->samples && rc == 0; s++) {
         if (!isfinite(times[s]))
-            rc = err_set(ERR_MALFORMED_FILE, "The sampling times hold a value that is not finite, of sample %zu.", s);
+            rc = err_set(ERR_MALFORMED_FILE, "The sampling time of sample %zu is not finite.", s);
         span[0] = fmin(span[0], (double)times[s]);
         span[1] = fmax(span[1], (double)times[s]);
     }
@@ -93,7 +94,7 @@ static int span_extend(const struct recon_job *job, const struct frame *frame, d
     return rc;
 }
 
-/* ---- what the scan brings ---- */
+/* ---- the scan's map and times ---- */
 
 static int map_check(const struct recon_job *job, size_t pixels)
 {
@@ -102,8 +103,8 @@ static int map_check(const struct recon_job *job, size_t pixels)
     for (size_t i = 0; i < pixels && rc == 0; i++)
         if (!isfinite(f[i]))
             rc = err_set(ERR_DATA_NONFINITE,
-                         "The field map (fieldmap) holds a value that is not finite at pixel %zu, %zu, %zu (x, y, z). "
-                         "Where it is not known, set it to 0.",
+                         "The field map (fieldmap) has a value that is not finite at pixel %zu, %zu, %zu (x, y, z). "
+                         "Set unknown values to 0.",
                          i % (size_t)job->n[0], i / (size_t)job->n[0] % (size_t)job->n[1],
                          i / (size_t)job->n[0] / (size_t)job->n[1]);
     return rc;
@@ -115,7 +116,7 @@ static void slices_warn(struct recon_job *job)
     for (size_t f = 1; f < frames->count; f++)
         if (readout_at(job, frames->frame[f].first)->idx[SCAN_SLICE] !=
             readout_at(job, frames->frame[0].first)->idx[SCAN_SLICE]) {
-            recon_report_warn(job, "The scan has several slices and brings one field map, which was used for all. Send "
+            recon_report_warn(job, "The scan has several slices and one field map, which was used for all. Send "
                                    "each slice with its own, or pass off_resonance=off.");
             return;
         }
@@ -131,7 +132,8 @@ static int segments_choose(struct field *field, const double span[2])
     char text[32];
     bool enough = true;
     spectrum_differences(&field->differences, s);
-    /* What solvers rely on, that the operator is not negative, holds to its error: a tenth is far below lambda. */
+    /* Solvers need a non-negative operator, and this one is so only up to its error; a tenth of the tolerance is far
+     * below lambda. */
     if (recon_iterates(job))
         enough = segments_make(&field->normal, &field->differences, span[0], span[1], tolerance / 10, 1);
     enough = enough && segments_make(&field->plain, s, span[0], span[1], tolerance,
@@ -142,13 +144,13 @@ static int segments_choose(struct field *field, const double span[2])
                        "are too few for that at tolerance=%g. Set pixels outside the object to 0, or pass "
                        "off_resonance=off.",
                        s->first, most, cycles, 1e3 * (span[1] - span[0]), SEGMENTS_MOST, tolerance);
-    /* The two have their nodes in common: the maps E_l. */
+    /* Both use the same nodes, and so the same maps E_l. */
     if (recon_iterates(job) && field->plain.count > field->normal.count)
         segments_make(&field->normal, &field->differences, span[0], span[1], INFINITY, field->plain.count);
     snprintf(text, sizeof text, "%d segments", field->plain.count);
     recon_report_decide(job, "off-resonance", text,
-                        "The scan brings a field map of %.4g to %.4g Hz, %.3g cycles during a readout of %.3g ms: so "
-                        "many time segments err by %.1g (conjugate phase%s).",
+                        "The scan brings a field map of %.4g to %.4g Hz, %.3g cycles during a readout of %.3g ms: the "
+                        "error of this number of time segments is %.1g (conjugate phase%s).",
                         s->first, most, cycles, 1e3 * (span[1] - span[0]),
                         recon_iterates(job) ? fmax(field->plain.error, field->normal.error) : field->plain.error,
                         recon_iterates(job) ? ", and the normal operator" : "");
@@ -171,9 +173,10 @@ static int look(struct field *field, bool *matters)
     const double turn = 2 * M_PI * most * fmax(fabs(span[0]), fabs(span[1]));
     *matters = turn > job->request->values->value[RECON_TOLERANCE].real;
     if (!*matters) {
-        recon_report_decide(job, "off-resonance", "none",
-                            "The scan brings a field map of at most %.3g Hz, which turns no sample by more than %.1g.",
-                            most, turn);
+        recon_report_decide(
+            job, "off-resonance", "none",
+            "The scan brings a field map of at most %.3g Hz, which changes no sample's phase by more than %.1g.", most,
+            turn);
         return 0;
     }
     slices_warn(job);
@@ -187,7 +190,7 @@ int field_open(struct field **out, struct recon_job *job)
     if (!job->scan.field)
         return 0;
     if (recon_choice(job, RECON_OFF_RESONANCE) == RECON_OFF_RESONANCE_OFF) {
-        recon_report_decide(job, "off-resonance", "off", "As asked for: the scan's field map is not used.");
+        recon_report_decide(job, "off-resonance", "off", "As requested, the scan's field map is not used.");
         return 0;
     }
     struct field *field = calloc(1, sizeof *field);
@@ -207,11 +210,10 @@ void field_free(struct field *field)
     if (!field)
         return;
     struct dev *dev = field->job->dev;
-    dev_release(dev, field->image);
+    dev_release(dev, field->images);
     dev_release(dev, field->data);
     dev_release(dev, field->interpolator);
     dev_release(dev, field->turns);
-    free(field->host);
     free(field->times);
     free(field);
 }
@@ -223,16 +225,17 @@ int field_segments(const struct field *field)
 
 /* ---- on the device ---- */
 
-bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, size_t *bytes)
+bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, int batch, size_t *bytes)
 {
-    /* Maps, interpolators, and those of one coil; field_normal's vectors. */
-    const size_t segments = (size_t)field->plain.count;
+    /* Maps, interpolators, and those of a batch; field_normal's vectors; the field at each pixel. */
+    const size_t segments = (size_t)field->plain.count, together = (size_t)batch;
     size_t of_pixels, of_samples;
-    return size_mul(segments + 4, pixels, &of_pixels) && size_mul(2 * segments + 3, most_samples, &of_samples) &&
-           size_add(of_pixels, of_samples, bytes) && size_mul(*bytes, sizeof(struct c32), bytes);
+    return size_mul(segments + together + 3, pixels, &of_pixels) &&
+           size_mul(2 * segments + together + 1, most_samples, &of_samples) && size_add(of_pixels, of_samples, bytes) &&
+           size_mul(*bytes, sizeof(struct c32), bytes);
 }
 
-/* The map at a place between pixels of its matrix, which may be outside: there nothing is known, and it is 0. */
+/* The map, interpolated between pixels; 0 outside its matrix. */
 static double map_at(const struct recon_job *job, const double place[3])
 {
     size_t low[3], high[3];
@@ -258,18 +261,13 @@ static double map_at(const struct recon_job *job, const double place[3])
     return sum;
 }
 
-static struct c32 turned(double cycles)
-{
-    const double angle = -2 * M_PI * (cycles - floor(cycles));
-    return (struct c32){(float)cos(angle), (float)sin(angle)};
-}
-
 /* E_l of images of n[]: both have their centre at floor(n / 2), and voxels differ by out_k. */
-static int turns_upload(struct field *field, const int n[3])
+static int turns_make(struct field *field, const int n[3])
 {
     const struct recon_job *job = field->job;
-    float *map = malloc(field->pixels * sizeof *map);
-    int rc = map ? 0 : err_no_memory("a field map");
+    const size_t bytes = field->pixels * sizeof(float);
+    float *map = malloc(bytes), *there = NULL;
+    int rc = map ? dev_alloc(job->dev, bytes, (void **)&there) : err_no_memory("a field map");
     for (size_t i = 0; i < field->pixels && rc == 0; i++) {
         const int at[3] = {(int)(i % (size_t)n[0]), (int)(i / (size_t)n[0] % (size_t)n[1]),
                            (int)(i / (size_t)n[0] / (size_t)n[1])};
@@ -278,92 +276,129 @@ static int turns_upload(struct field *field, const int n[3])
             place[d] = (at[d] - n[d] / 2) * (d < job->dim ? job->out_k[d] : 1) + job->n[d] / 2;
         map[i] = (float)map_at(job, place);
     }
-    for (int l = 0; l < field->plain.count && rc == 0; l++) {
-        const double tau = field->plain.from + l * field->plain.step;
-        for (size_t i = 0; i < field->pixels; i++)
-            field->host[i] = turned((double)map[i] * tau);
-        rc = dev_upload(job->dev, field->turns + (size_t)l * field->pixels, field->host,
-                        field->pixels * sizeof *field->host);
-    }
+    if (rc == 0)
+        rc = dev_upload(job->dev, there, map, bytes);
+    for (int l = 0; l < field->plain.count && rc == 0; l++)
+        rc = vec_wave(job->dev, field->pixels, field->plain.from + l * field->plain.step, there,
+                      field->turns + (size_t)l * field->pixels);
+    dev_release(job->dev, there);
     free(map);
     return rc;
 }
 
-int field_load(struct field *field, const int n[3], size_t most_samples)
+int field_load(struct field *field, const int n[3], size_t most_samples, int batch)
 {
     struct dev *dev = field->job->dev;
-    const size_t segments = (size_t)field->plain.count, item = sizeof(struct c32);
+    const size_t segments = (size_t)field->plain.count, together = (size_t)batch, item = sizeof(struct c32);
     field->pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    field->batch = batch;
     field->times = malloc(most_samples * sizeof *field->times);
-    field->host = malloc((field->pixels > most_samples ? field->pixels : most_samples) * item);
-    int rc = field->times && field->host ? 0 : err_no_memory("a field map");
+    int rc = field->times ? 0 : err_no_memory("a field map");
     if (rc == 0)
         rc = dev_alloc(dev, segments * field->pixels * item, (void **)&field->turns);
     if (rc == 0)
         rc = dev_alloc(dev, segments * most_samples * item, (void **)&field->interpolator);
     if (rc == 0)
-        rc = dev_alloc(dev, most_samples * item, (void **)&field->data);
+        rc = dev_alloc(dev, together * most_samples * item, (void **)&field->data);
     if (rc == 0)
-        rc = dev_alloc(dev, field->pixels * item, (void **)&field->image);
-    return rc == 0 ? turns_upload(field, n) : rc;
+        rc = dev_alloc(dev, together * field->pixels * item, (void **)&field->images);
+    return rc == 0 ? turns_make(field, n) : rc;
+}
+
+/* Samples of a frame's readouts, or of the first partition of a stack: one readout after the other. */
+struct run {
+    size_t at, length;
+};
+
+static struct run run_of(const size_t *offsets, const struct stack *stack, size_t number)
+{
+    const size_t i = stack ? stack->lead[number] : number;
+    return (struct run){offsets[i], offsets[i + 1] - offsets[i]};
 }
 
 /* b of every sample; readouts whose times are those of the one before have its b. out[l * samples + m]. */
 static void interpolate(const struct field *field, const struct frame *frame, const size_t *offsets,
-                        const struct segments *segments, struct c32 *out)
+                        const struct stack *stack, const struct segments *segments, struct c32 *out)
 {
     double complex b[SEGMENTS_MOST];
-    const size_t samples = field->samples;
-    for (size_t i = 0; i < frame->count; i++) {
-        const size_t at = offsets[i], length = offsets[i + 1] - at, before = i > 0 ? at - offsets[i - 1] : 0;
-        const bool same =
-            before == length && memcmp(field->times + at, field->times + at - before, length * sizeof(float)) == 0;
-        for (size_t m = at; m < at + length; m++) {
+    const size_t samples = field->samples, runs = stack ? frame->count / (size_t)stack->partitions : frame->count;
+    size_t m = 0;
+    for (size_t i = 0; i < runs; i++) {
+        const struct run now = run_of(offsets, stack, i), before = i > 0 ? run_of(offsets, stack, i - 1) : now;
+        const bool same = i > 0 && before.length == now.length &&
+                          memcmp(field->times + now.at, field->times + before.at, now.length * sizeof(float)) == 0;
+        for (size_t s = 0; s < now.length; s++, m++) {
             if (!same)
-                segments_at(segments, (double)field->times[m], b);
+                segments_at(segments, (double)field->times[now.at + s], b);
             for (int l = 0; l < segments->count; l++) {
                 struct c32 *to = out + (size_t)l * samples;
-                to[m] = same ? to[m - length] : (struct c32){(float)creal(b[l]), -(float)cimag(b[l])};
+                to[m] = same ? to[m - now.length] : (struct c32){(float)creal(b[l]), -(float)cimag(b[l])};
             }
         }
     }
 }
 
-int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k)
+int field_times(struct field *field, const struct frame *frame, const size_t *offsets, const float *k,
+                const struct stack *stack, const char **why)
+{
+    size_t number[SCAN_MAX_MATRIX] = {0};
+    field->frame = NULL;
+    int rc = times_fill(field->job, frame, offsets, k, field->times);
+    for (size_t i = 0; i < frame->count && rc == 0; i++) {
+        const struct run lead = run_of(offsets, stack, number[stack->row[i]]++);
+        if (memcmp(field->times + offsets[i], field->times + lead.at, lead.length * sizeof(float)) != 0)
+            *why = "its partitions have different sampling times, and the field map's time segments with them";
+    }
+    return rc;
+}
+
+int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k,
+                const struct stack *stack)
 {
     struct dev *dev = field->job->dev;
-    const size_t all = (size_t)field->plain.count * frame->samples;
+    const size_t samples = stack ? stack->samples : frame->samples, all = (size_t)field->plain.count * samples;
     if (field->frame == frame)
         return 0;
     field->frame = frame;
-    field->samples = frame->samples;
+    field->samples = samples;
     int rc = times_fill(field->job, frame, offsets, k, field->times);
     struct c32 *host = rc == 0 ? malloc(all * sizeof *host) : NULL;
     if (rc == 0 && !host)
-        rc = err_no_memory_bytes(all * sizeof *host, "the time segments of %zu samples", frame->samples);
+        rc = err_no_memory_bytes(all * sizeof *host, "the time segments of %zu samples", samples);
     if (rc == 0) {
-        interpolate(field, frame, offsets, &field->plain, host);
+        interpolate(field, frame, offsets, stack, &field->plain, host);
         rc = dev_upload(dev, field->interpolator, host, all * sizeof *host);
     }
     free(host);
     return rc;
 }
 
-int field_adjoint(struct field *field, struct nufft *plan, int count, const struct c32 *data, struct c32 *images)
+/* Segment l of some coils, added to their images. */
+static int segment_adjoint(struct field *field, struct nufft *plan, int l, int count, int planes,
+                           const struct c32 *data, struct c32 *images)
 {
     struct dev *dev = field->job->dev;
-    const size_t samples = field->samples, pixels = field->pixels;
-    int rc = dev_zero(dev, images, (size_t)count * pixels * sizeof *images);
-    for (int c = 0; c < count && rc == 0; c++)
-        for (int l = 0; l < field->plain.count && rc == 0; l++) {
-            rc = vec_multiply(dev, samples, 1, field->interpolator + (size_t)l * samples, data + (size_t)c * samples,
-                              field->data); /* conj(b_l) y */
-            if (rc == 0)
-                rc = nufft_adjoint(plan, 1, field->data, field->image); /* A' conj(b_l) y */
-            if (rc == 0)
-                rc = vec_multiply_conj_add(dev, pixels, 1, field->turns + (size_t)l * pixels, field->image,
-                                           images + (size_t)c * pixels); /* + conj(E_l) ... */
-        }
+    int rc = vec_multiply_each(dev, field->samples, count * planes, field->interpolator + (size_t)l * field->samples,
+                               data, field->data); /* conj(b_l) y */
+    if (rc == 0)
+        rc = nufft_adjoint(plan, count * planes, field->data, field->images); /* A' conj(b_l) y */
+    if (rc == 0)
+        rc = vec_multiply_conj_add_each(dev, field->pixels, count, field->turns + (size_t)l * field->pixels,
+                                        field->images, images); /* + conj(E_l) ... */
+    return rc;
+}
+
+int field_adjoint(struct field *field, struct nufft *plan, int count, int planes, const struct c32 *data,
+                  struct c32 *images)
+{
+    const size_t coil = (size_t)planes * field->samples;
+    int rc = dev_zero(field->job->dev, images, (size_t)count * field->pixels * sizeof *images);
+    for (int c = 0; c < count && rc == 0; c += field->batch) {
+        const int now = count - c < field->batch ? count - c : field->batch;
+        for (int l = 0; l < field->plain.count && rc == 0; l++)
+            rc = segment_adjoint(field, plan, l, now, planes, data + (size_t)c * coil,
+                                 images + (size_t)c * field->pixels);
+    }
     return rc;
 }
 
@@ -371,7 +406,8 @@ int field_adjoint(struct field *field, struct nufft *plan, int count, const stru
 
 /* The kernel of one segment: weights[m] b'_l(t_m). */
 static int kernel_of(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
-                     const float *k, const float *weights, const struct c32 *b, struct c32 *kernel)
+                     const float *k, const float *weights, const struct c32 *b, const struct normal_ask *ask,
+                     struct c32 *kernel)
 {
     float *turned_weights = malloc(field->samples * sizeof *turned_weights);
     if (!turned_weights)
@@ -383,12 +419,13 @@ static int kernel_of(struct field *field, struct normal **normal, const struct n
     normal_free(*normal);
     *normal = NULL;
     if (rc == 0)
-        rc = normal_create_of(normal, field->job->dev, params, plan, k);
+        rc = normal_create_of(normal, field->job->dev, params, plan, k, ask);
     return rc == 0 ? normal_kernel_keep(*normal, kernel) : rc;
 }
 
 int field_kernels(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
-                  const float *k, const float *weights, struct c32 **kernels, int (*ask)(void *context), void *context)
+                  const struct stack *stack, const float *k, const float *weights, struct c32 **kernels,
+                  const struct normal_ask *ask)
 {
     const struct recon_job *job = field->job;
     const size_t samples = field->samples, segments = (size_t)field->normal.count;
@@ -397,17 +434,16 @@ int field_kernels(struct field *field, struct normal **normal, const struct nuff
     int rc = offsets && b ? 0 : err_no_memory("the time segments of %zu samples", samples);
     if (rc == 0) {
         recon_frame_offsets(job, field->frame, offsets);
-        interpolate(field, field->frame, offsets, &field->normal, b);
+        interpolate(field, field->frame, offsets, stack, &field->normal, b);
     }
     for (size_t l = 0; l < segments && rc == 0; l++) {
-        rc = ask(context);
-        if (rc == 0 && !*normal)
-            rc = normal_create_of(normal, job->dev, params, plan, k); /* for its size */
+        if (!*normal)
+            rc = normal_create_of(normal, job->dev, params, plan, k, ask); /* for its size only */
         const size_t elements = rc == 0 ? normal_kernel_elements(*normal) : 0;
         if (rc == 0 && !*kernels)
             rc = dev_alloc(job->dev, segments * elements * sizeof **kernels, (void **)kernels);
         if (rc == 0)
-            rc = kernel_of(field, normal, params, plan, k, weights, b + l * samples, *kernels + l * elements);
+            rc = kernel_of(field, normal, params, plan, k, weights, b + l * samples, ask, *kernels + l * elements);
     }
     const int restored = nufft_set_weights(plan, weights);
     free(b);

@@ -1,5 +1,5 @@
-/* field.h: off-resonance, corrected with the field map f [Hz] that a scan brings. A sample at k, taken t seconds after
- * its readout began, is
+/* field.h: off-resonance correction with the scan's field map f [Hz]. A sample at k, t seconds after the start of its
+ * readout, is
  *
  *   s(k, t) = sum over r of x(r) exp(-2 pi i (k . r + f(r) t)) = sum over l of b_l(t) A (E_l x)(k)
  *
@@ -20,33 +20,43 @@
 
 struct field;
 
-/* Look at the job's scan: *out is NULL where it brings no field map, where that is not to be used, or where it turns
- * no sample by as much as the tolerance, which is decided and reported. Takes little memory. Fails with
- * ERR_DATA_NONFINITE, ERR_MALFORMED_FILE (the map is of another matrix, samples without a time), ERR_LIMIT (more
- * segments than SEGMENTS_MOST), ERR_NO_MEMORY. */
+/* *out is NULL if the scan has no field map, if the parameters do not use it, or if it changes the phase of no sample
+ * by as much as the tolerance (reported as a decision). Uses little memory. Fails with ERR_DATA_NONFINITE,
+ * ERR_MALFORMED_FILE (the map has another matrix, samples without a time), ERR_LIMIT (more segments than
+ * SEGMENTS_MOST), ERR_NO_MEMORY. */
 int field_open(struct field **out, struct recon_job *job);
 void field_free(struct field *field);
 int field_segments(const struct field *field);
 
 /* Device memory, in bytes, that field_load() takes for images of `pixels`, and samples[most_samples]; false: more than
  * can be counted. */
-bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, size_t *bytes);
+bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, int batch, size_t *bytes);
 
-/* The E_l for images of n[] pixels, on the job's device, and memory for the rest. Fails as dev_alloc(). */
-int field_load(struct field *field, const int n[3], size_t most_samples);
+/* The E_l for images of n[] pixels, on the job's device, and memory for the rest; up to `batch`
+ * coils will be gridded together. Fails as dev_alloc(). */
+int field_load(struct field *field, const int n[3], size_t most_samples, int batch);
 
-/* The b_l of a frame's samples; k[samples][dim], in any unit, tells which readouts go on. Fails as dev_upload(). */
-int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k);
+/* *why is set where the partitions of `stack` have different sampling times. Fails with ERR_MALFORMED_FILE. */
+struct stack;
+int field_times(struct field *field, const struct frame *frame, const size_t *offsets, const float *k,
+                const struct stack *stack, const char **why);
 
-/* Conjugate phase: images[count][pixels] of data[count][samples], of the frame of field_frame(), as is
- * `plan`. Fails as nufft_adjoint(). */
-int field_adjoint(struct field *field, struct nufft *plan, int count, const struct c32 *data, struct c32 *images);
+/* The b_l of a frame's samples, or of those of one plane of `stack` (NULL: it is none); k[samples][dim], in any unit,
+ * tells which readouts go on. Fails as dev_upload(). */
+int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k,
+                const struct stack *stack);
 
-/* The kernels of the normal operator of the same frame, kernels[segments][normal_kernel_elements()]: of `plan` with
- * weights[samples], which it has again afterwards. *normal is an operator of these sizes, the caller's. `ask` (context)
- * is called between segments, and ends this by its code. Fails as normal_create_of(). */
+/* Conjugate phase: images[count][pixels] of data[count][planes][samples], of the frame of field_frame(), as is `plan`,
+ * which makes one of the planes of an image. Fails as nufft_adjoint(). */
+int field_adjoint(struct field *field, struct nufft *plan, int count, int planes, const struct c32 *data,
+                  struct c32 *images);
+
+/* The kernels of the normal operator of the same frame and stack, kernels[segments][normal_kernel_elements()]: of
+ * `plan` and its k with weights[samples], which it has again afterwards. *normal is an operator of these sizes, the
+ * caller's. Fails as normal_create_of(). */
 int field_kernels(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
-                  const float *k, const float *weights, struct c32 **kernels, int (*ask)(void *context), void *context);
+                  const struct stack *stack, const float *k, const float *weights, struct c32 **kernels,
+                  const struct normal_ask *ask);
 
 /* The normal operator with a field, of `inner`, the one without, which uses `normal`. */
 struct field_normal {

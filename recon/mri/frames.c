@@ -32,7 +32,7 @@ const char *frames_ignored_name(enum frames_ignored reason)
 }
 
 /* Reversed readouts (SCAN_REVERSE) are used unchanged: the trajectory gives the place of every stored sample, so the
- * order of acquisition does not matter. Flag 21, calibration and imaging, is image data although 20 is not. */
+ * order of acquisition does not matter. Flag 21 (calibration and imaging) marks image data; flag 20 does not. */
 int frames_ignore(uint64_t flags)
 {
     for (int i = 0; i < FRAMES_REASONS; i++)
@@ -183,7 +183,7 @@ static int frames_fill(struct frames *frames, const struct scan *scan, bool divi
         struct frame *frame = &frames->frame[i];
         rc = frame_fill(frame, frames, scan);
         if (divided)
-            frame->averages = 1; /* they are further readouts, and repeat none */
+            frame->averages = 1; /* its averages are additional readouts, not repetitions */
         else
             frame->repetition = scan->readouts[frames->readouts[frame->first]].idx[SCAN_REPETITION];
     }

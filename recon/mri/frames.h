@@ -19,7 +19,7 @@ enum frames_ignored {
 };
 const char *frames_ignored_name(enum frames_ignored reason);
 
-/* The reason why `flags` are no image data, or -1 where they are. */
+/* The reason why a readout with `flags` is no image data, or -1 if it is. */
 int frames_ignore(uint64_t flags);
 
 /* One image: readouts[first .. first + count). Images may share readouts. */
@@ -34,18 +34,18 @@ struct frame {
 };
 
 struct frames {
-    int encoding; /* the encoding space that is reconstructed */
+    int encoding; /* the reconstructed encoding space */
     size_t count;
     struct frame *frame;
     size_t used;        /* readouts in all frames */
     uint32_t *readouts; /* indices into scan->readouts; within a frame in the file's order */
     size_t ignored[FRAMES_REASONS];
-    size_t elsewhere; /* image data of other encoding spaces */
-    size_t left_over; /* readouts after the last whole image of a division */
+    size_t elsewhere; /* readouts with image data of other encoding spaces */
+    size_t left_over; /* readouts after the last complete image of a division */
 };
 
-/* How readouts are divided into images in the order in which they were acquired, whatever their counters repetition and
- * average say. */
+/* How readouts are divided into images in the order of acquisition, whatever their counters of repetition and average.
+ */
 struct frames_division {
     int images;    /* of each (phase, contrast, set, slice); 0: see `readouts` */
     int readouts;  /* from one image to the next; 0: see `images`; both 0: images by the counters */
@@ -58,21 +58,21 @@ static inline bool frames_divided(const struct frames_division *division)
     return division->images > 0 || division->readouts > 0;
 }
 
-/* Sort the readouts of one encoding space into images: one for each (repetition, phase, contrast, set, slice) there is,
- * in this order, slices fastest; where `separate_averages`, also for each average. `encoding` -1: the first with image
- * data and a trajectory, else the first with image data. Where `division` (NULL: none) asks for it, each (phase,
- * contrast, set, slice) is divided in time, into equally many images. Fails with ERR_NO_IMAGE_DATA, ERR_BAD_PARAMETER
- * (no such encoding, more images than readouts, an image without any), ERR_ENCODING_INVALID (nothing left after the
- * discards; time stamps that do not ascend), ERR_COILS_DIFFER, ERR_NO_MEMORY. */
+/* Sort the readouts of one encoding space into images: one for each (repetition, phase, contrast, set, slice) that
+ * occurs, in this order, slices fastest; with `separate_averages`, also for each average. `encoding` -1: the first with
+ * image data and a trajectory, else the first with image data. With `division` (NULL: none), each (phase, contrast,
+ * set, slice) is divided in time, into equally many images. Fails with ERR_NO_IMAGE_DATA, ERR_BAD_PARAMETER (no such
+ * encoding, more images than readouts, an image without any), ERR_ENCODING_INVALID (nothing left after the discards;
+ * time stamps that do not ascend), ERR_COILS_DIFFER, ERR_NO_MEMORY. */
 int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages,
                   const struct frames_division *division);
 void frames_free(struct frames *frames);
 
-/* Replace the images of `frames`, each of which is a whole (phase, contrast, set, slice), by those of `division`; the
- * caller counts their readouts. Fails as frames_create(), which calls it. (frames_divide.c) */
+/* Replace the images of `frames`, each all of a (phase, contrast, set, slice), by those of `division`; the caller
+ * counts their readouts. Fails as frames_create(), which calls it. (frames_divide.c) */
 int frames_divide(struct frames *frames, const struct scan *scan, const struct frames_division *division);
 
-/* Samples that a readout keeps. */
+/* The number of samples of a readout without the discarded ones. */
 static inline size_t frames_kept(const struct scan_readout *readout)
 {
     size_t cut = (size_t)readout->discard_pre + readout->discard_post;

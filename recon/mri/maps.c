@@ -49,7 +49,7 @@ static int centre_scale(struct maps_work *work, size_t count)
     }
     if (!finite)
         return err_set(ERR_DATA_NONFINITE,
-                       "The coils' images hold values that are not finite, so no coil maps can be estimated.");
+                       "The coils' images have values that are not finite, so no coil maps can be estimated.");
     const float scale = largest > 0 ? 1 / largest : 0;
     for (size_t i = 0; i < count; i++)
         work->centre[i] = (struct c32){scale * work->centre[i].re, scale * work->centre[i].im};
@@ -118,7 +118,7 @@ static int estimate(const struct maps_params *params, int threads, const struct 
     return rc;
 }
 
-/* The Fourier transform of the centre goes by way of two images that are cut along one axis and along two. */
+/* The Fourier transform of the centre uses two intermediate images, cropped along one axis and along two. */
 size_t maps_bytes(const struct maps_params *params, int threads)
 {
     struct maps_work work = {.params = params, .threads = threads};
@@ -132,7 +132,7 @@ size_t maps_bytes(const struct maps_params *params, int threads)
     }
     between = coils * (size_t)work.m[0] * ((size_t)n[1] + (size_t)work.m[1]) * (size_t)n[2] * sizeof(struct c32);
     centre *= coils * sizeof(struct c32);
-    if (params->method != MAPS_ESPIRIT) /* images of the centre alone, and what rows need of them */
+    if (params->method != MAPS_ESPIRIT) /* images of the centre only, and the rows' work space */
         return centre + between + coils * (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof(struct c32) +
                (size_t)threads * ((size_t)n[0] + 1) * coils * (coils + 1) * sizeof(struct c32);
     const size_t calibration = maps_calibration_bytes(&work, &lags);

@@ -14,14 +14,14 @@
 
 enum maps_method {
     /* Uecker et al. 2014, doi:10.1002/mrm.24751: the eigenvectors of the operator that projects a pixel's coil values
-     * onto what small k-space kernels explain. Singular values s_i of the calibration matrix weigh
-     * s_i^2 / (s_i^2 + (threshold s_0)^2) in place of a hard cut at threshold s_0. The support is where the eigenvalue
-     * reaches `crop`. The combination of all coils with the most signal has phase 0, as a
-     * reference that keeps the object's own phase; around a point at which it sees nothing the maps' phase turns. */
+     * onto the signal space of small k-space kernels. Singular values s_i of the calibration matrix are weighted by
+     * s_i^2 / (s_i^2 + (threshold s_0)^2), instead of a hard threshold at threshold s_0. The support is the set of
+     * pixels whose eigenvalue reaches `crop`. Phase reference: the combination of coils with the most signal has phase
+     * 0, which keeps the object's phase; around a zero of that combination the maps' phase winds. */
     MAPS_ESPIRIT,
     /* Walsh et al. 2000, doi:10.1002/(SICI)1522-2594(200005)43:5<682::AID-MRM10>3.0.CO;2-G: the first eigenvector of
      * the coil values' covariance in a box around a pixel, of images limited to the centre of k-space by a Hann window.
-     * The support is every pixel with a signal. Phase as with ESPIRiT. */
+     * The support is every pixel with a signal. The phase is as with ESPIRiT. */
     MAPS_WALSH,
     /* Inati et al. 2013, ISMRM 21:2672: the same, in a wider box, with the phase that makes the mean of the combined
      * image over the box positive: the maps take the object's smooth phase. */
@@ -31,7 +31,7 @@ enum maps_method {
 struct maps_params {
     enum maps_method method;
     int coils, n[3];  /* of the images; n[2] = 1 in 2-D */
-    int calibration;  /* samples along each axis of the centre of k-space that is used */
+    int calibration;  /* samples along each axis of the used centre of k-space */
     int width;        /* ESPIRiT: of a k-space kernel, in samples; else of the box, in pixels */
     double threshold; /* ESPIRiT, relative to the largest singular value */
     double crop;      /* ESPIRiT, 0..1 */
@@ -43,13 +43,13 @@ struct maps_params {
 /* The defaults of a method, for images of `coils` coils and size n. */
 struct maps_params maps_defaults(enum maps_method method, int coils, const int n[3]);
 
-/* Bytes of the host's memory that maps_estimate() takes at most beside images and maps, for a number of threads. */
+/* The most host memory, in bytes, that maps_estimate() uses in addition to images and maps, for a number of threads. */
 size_t maps_bytes(const struct maps_params *params, int threads);
 
 /* maps[coils][nz][ny][nx] of images[coils][nz][ny][nx]; both are memory of `dev` and may be the same. Computed by the
- * CPU: where `dev` is a GPU, images and maps pass through the host's memory. *support (may be NULL) receives the share
- * of pixels in the support. The same bits for any number of threads.
- * Fails with ERR_BAD_PARAMETER (sizes), ERR_DATA_NONFINITE, ERR_NO_MEMORY, ERR_DEVICE, ERR_CANCELED. */
+ * CPU: if `dev` is a GPU, images and maps are copied through host memory. *support (may be NULL) receives the share of
+ * pixels in the support. The same bits for any number of threads. Fails with ERR_BAD_PARAMETER (sizes),
+ * ERR_DATA_NONFINITE, ERR_NO_MEMORY, ERR_DEVICE, ERR_CANCELED. */
 int maps_estimate(struct dev *dev, const struct maps_params *params, const struct c32 *images, struct c32 *maps,
                   double *support);
 

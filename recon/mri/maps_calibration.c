@@ -1,15 +1,15 @@
 /* ESPIRiT (doi:10.1002/mrm.24751), from the centre of k-space to the operator on each pixel's coils.
  *
  * The calibration matrix A has a row for each coil c and offset p of a k-space kernel, n = coils x width^d, and a
- * column for each place of the kernel in the centre of k-space. What P = M (M + e I)^-1, M = A A^H, leaves is its
- * signal: singular vectors weighted by s_i^2 / (s_i^2 + e), e = (threshold s_0)^2. In image space P acts on each
- * pixel's coils alone, as
+ * column for each place of the kernel in the centre of k-space. P = M (M + e I)^-1, M = A A^H, projects onto its signal
+ * space: singular vectors weighted by s_i^2 / (s_i^2 + e), e = (threshold s_0)^2. In image space P acts on each pixel's
+ * coils alone, as
  *
  *   G(r)[c][c'] = width^-d  sum over p, p' of P[(c,p)][(c',p')] exp(2 pi i (p - p') r / N).
  *
- * P needs no eigenvectors: with M = L L^H by Cholesky's decomposition with pivots, which stops where the rest is far
- * below e, and L^H L + e I = R R^H, it is V^H V with V = R^-1 L^H. That is a few triangular loops of a fixed order; an
- * eigensolver of LAPACK would be a dependency whose threads are its own and whose bits depend on their number. */
+ * P needs no eigenvectors: with a pivoted Cholesky decomposition M = L L^H, which stops when the remainder is far below
+ * e, and L^H L + e I = R R^H, P = V^H V with V = R^-1 L^H. That is a few triangular loops in a fixed order; LAPACK's
+ * eigensolvers would be a dependency with threads of its own and bits that depend on their number. */
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
@@ -25,8 +25,8 @@ enum {
     POWER_STEPS = 12 /* to find s_0 within a few percent */
 };
 
-/* A diagonal entry of M - L L^H, relative to e, below which its row is noise or explained: down to 1e-3 the maps' error
- * stays the same to a few percent, and a noisy scan's L has twice the columns. */
+/* Pivots below this, relative to e, are dropped. With a smaller value, down to 1e-3, the maps' error is the same to a
+ * few percent, but a noisy scan's L has twice as many columns. */
 #define NEGLIGIBLE 0.01
 
 /* [rows][n] complex numbers as separate parts. */
@@ -102,7 +102,7 @@ static void matrix_fill(struct calibration *c)
                 }
 }
 
-/* re, im [n] = A x, x[places]. In float32: what rounds off is far below the cut. */
+/* re, im [n] = A x, x[places]. In float32: rounding errors are far below the threshold. */
 static void matrix_apply(const struct calibration *c, const double *x_re, const double *x_im, double *re, double *im)
 {
     const size_t blocks = (c->n + BLOCK - 1) / BLOCK;
@@ -278,7 +278,7 @@ static void substitute(struct calibration *c)
     }
 }
 
-/* ---- P, summed over what has the same lag ---- */
+/* ---- P, summed over equal lags ---- */
 
 /* P[(i, .)][(j, .)] of one pair of coils, into `sums` [lags]. */
 static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*sums)[2])

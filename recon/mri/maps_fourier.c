@@ -1,5 +1,5 @@
-/* The centre of k-space of images, and images of a centre: sums over one axis after the other, which cost less than
- * FFTs of all of k-space as long as the centre is small. */
+/* The centre of k-space of images, and images of a centre: sums over one axis after the other, which are cheaper than
+ * FFTs of all of k-space, because the centre is small. */
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
@@ -57,8 +57,8 @@ static struct c32 *matrix_make(int n, int m, bool back)
     return matrix;
 }
 
-/* Axis by axis, from sizes `from` to sizes `to`: x first where they shrink, x last where they grow, so that what lies
- * between is small. */
+/* Axis by axis, from sizes `from` to sizes `to`: x first if they shrink, x last if they grow, so that the intermediate
+ * arrays are small. */
 static int transform(int threads, int coils, const int from[3], const int to[3], bool back, const struct c32 *in,
                      struct c32 *out)
 {

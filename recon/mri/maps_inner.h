@@ -1,4 +1,4 @@
-/* maps_inner.h: what the methods of maps.h share. Only maps*.c include this. All memory is the host's. */
+/* maps_inner.h: shared by the methods of maps.h. Only maps*.c include this. All memory is the host's. */
 #ifndef MRIRECON_MAPS_INNER_H
 #define MRIRECON_MAPS_INNER_H
 
@@ -8,7 +8,7 @@
 struct maps_work {
     const struct maps_params *params;
     int threads;
-    size_t pixels, support; /* of an image; how many have a map */
+    size_t pixels, support; /* of an image; number of pixels with a map */
     struct c32 *maps;       /* [coils][pixels] */
     int m[3];               /* size of the centre of k-space; floor(m/2) is k = 0 */
     struct c32 *centre;     /* [coils][mz][my][mx]: of the images' Fourier transform */
@@ -48,13 +48,13 @@ struct maps_lags {
 /* From work->centre. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out);
 
-/* What that takes at most, values included; the sizes of the lags are told. */
+/* The most memory that this uses, including the values. */
 size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *lags);
 
 /* ---- maps_pixel.c ---- */
 
-/* Hermitian matrices of one pixel, and vectors, as separate real and imaginary parts; a column has `stride` numbers, of
- * which those past `coils` are 0. */
+/* Hermitian matrices of one pixel, and vectors, as separate real and imaginary parts; a column has `stride` numbers;
+ * those after `coils` are 0. */
 struct maps_pixel {
     int coils, stride;
     float *re, *im;               /* [coils][stride]: column j, row i */
@@ -64,25 +64,25 @@ struct maps_pixel {
 int maps_pixel_create(struct maps_pixel *pixel, int coils);
 void maps_pixel_free(struct maps_pixel *pixel);
 
-/* The first eigenvector of the matrix, by power iteration from the vector there is (of norm 1), into the vector, and
- * its eigenvalue. 0 for a matrix of zeros, whose vector is left as it was. */
+/* Replace the vector (of norm 1) by the first eigenvector of the matrix, by power iteration from it. Returns the
+ * eigenvalue; 0 for a matrix of zeros, and the vector is unchanged. */
 float maps_pixel_first(struct maps_pixel *pixel);
 
-/* A vector to begin with: the matrix's column of the largest diagonal entry. */
+/* The initial vector: the matrix's column with the largest diagonal entry. */
 void maps_pixel_begin(struct maps_pixel *pixel);
 
 /* The whole matrix, from its lower triangle: pairs (i, j) with j <= i, at i (i + 1) / 2 + j. */
 void maps_pixel_fill(struct maps_pixel *pixel, const struct c32 *pairs);
 
 /* Store the vector as the maps of pixel `at`, turned so that its product with `reference` [coils], sum conj(reference)
- * vector, is positive: where its eigenvalue is positive and at least `crop`. Elsewhere the maps are 0. Returns whether
- * the pixel has a map. */
+ * vector, is positive, if its eigenvalue is positive and at least `crop`; else the maps are 0. Returns whether the
+ * pixel has a map. */
 bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *pixel, float eigenvalue, double crop,
                       const struct c32 *reference, size_t at);
 
-/* Call `row` for each row of pixels; it returns how many of them have a map, which are added up in work->support. `of`
- * is passed on, with the thread's number 0 .. work->threads - 1. Progress goes from `begun` to 1. Fails with
- * ERR_CANCELED. */
+/* Call `row` for each row of pixels; it returns the number of pixels with a map, summed in work->support. `of` is
+ * passed on, with the thread's number 0 .. work->threads - 1. Progress runs from `begun` to 1. Fails with ERR_CANCELED.
+ */
 int maps_rows(struct maps_work *work, double begun, size_t (*row)(const void *of, int thread, int z, int y),
               const void *of);
 

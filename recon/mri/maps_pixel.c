@@ -1,5 +1,5 @@
 /* First eigenvectors of many small Hermitian matrices, one after the other: power iteration from the neighbouring
- * pixel's vector, which is nearly the answer. LAPACK has no batched routine. */
+ * pixel's vector, which is close to the solution. LAPACK has no batched routine. */
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"

@@ -9,7 +9,7 @@
 #ifndef MRIRECON_PLAN_CACHE_H
 #define MRIRECON_PLAN_CACHE_H
 
-#include "gridding/nufft/nufft.h"
+#include "gridding/nufft/nufft_parts.h"
 #include "recon/mri/recon_steps.h"
 
 /* The cache of one device: belongs to the thread that owns the device; freed before the device. Fails with
@@ -17,6 +17,14 @@
 struct recon_cache;
 int recon_cache_create(struct recon_cache **out);
 void recon_cache_free(struct recon_cache *cache);
+
+/* A plan's adjoint in parts. */
+struct plan_parts {
+    struct nufft_parts *of; /* NULL: there is none */
+    int coils;
+    uint64_t turn; /* of the sums that are in it; no two are alike */
+};
+void plan_parts_free(struct plan_parts *parts);
 
 /* Everything that the weights and plan of a frame depend on, apart from its arrays. Set it to 0 before filling it: it
  * is compared as bytes. */
@@ -36,17 +44,29 @@ struct plan_arrays {
     const size_t *offsets; /* [count + 1] */
 };
 
-/* The plan that is kept for these parameters; it stays the cache's, until the next plan_cache_begin(). NULL: there is
- * none. *decisions (the cache's): the report's entries from when it was made. `cache` may be NULL here and below:
- * nothing is kept. */
+/* The cached plan for these parameters; it stays the cache's, until the next plan_cache_begin(). NULL: there is none.
+ * *decisions (the cache's): the report's entries about its creation. `cache` may be NULL here and below: no cache. */
 struct nufft *plan_cache_find(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays,
                               json_t **decisions);
 
-/* A plan is about to be made: free the one that is kept, and remember what the new one is made from. */
+/* A plan is about to be created: free the cached one, and record the key of the new one. */
 void plan_cache_begin(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays);
 
-/* The plan was made. True: it is the cache's now; false: it is too large and stays the caller's. */
-bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *plan, json_t *decisions);
+/* The plan was made, with these weights [samples], which are copied. True: it is the cache's now; false: it is too
+ * large and stays the caller's. */
+bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *plan, const float *weights,
+                     json_t *decisions);
+
+/* Whether the plan that is kept is for a frame that begins with these: of the same parameters but for the batch, and
+ * the same arrays, so far. */
+bool plan_cache_begins(const struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays);
+
+/* Of the plan that is kept; NULL: there is none. The weights that it was made with; the readouts of its frame; its
+ * adjoint in parts, which is freed with it; and a number for the next sums in there. */
+const float *plan_cache_weights(const struct recon_cache *cache);
+const size_t *plan_cache_offsets(const struct recon_cache *cache, size_t *count);
+struct plan_parts *plan_cache_parts(struct recon_cache *cache);
+uint64_t plan_cache_turn(struct recon_cache *cache);
 
 /* Free the plan. True: there was one. */
 bool plan_cache_clear(struct recon_cache *cache);

@@ -2,6 +2,7 @@
 #include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/clock.h"
+#include "gridding/base/vec.h"
 
 #include <math.h>
 
@@ -14,6 +15,12 @@ static void times_add(struct gridder *g)
     g->times.cpu += times.cpu;
     g->times.merge += times.merge;
     g->times.hidden += times.hidden;
+}
+
+/* Where the squares of all coils are summed, on the device. */
+static float *squares_of(const struct gridder *g)
+{
+    return g->squares ? g->squares : (float *)g->image;
 }
 
 /* Single coils from the device into the series, from channel `first` on. */
@@ -33,7 +40,7 @@ static int coils_store(struct gridder *g, size_t f, int first, int count)
 static int squares_store(struct gridder *g, size_t f)
 {
     float *to = g->job->images->data + f * g->pixels;
-    int rc = g->field ? 0 : dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
+    int rc = dev_download(g->job->dev, to, squares_of(g), g->pixels * sizeof *to);
     for (size_t i = 0; i < g->pixels && rc == 0; i++)
         to[i] = sqrtf(to[i]);
     return rc;
@@ -43,39 +50,35 @@ int gridder_images(struct gridder *g, const struct frame *frame, int count, cons
 {
     if (!g->field)
         return nufft_adjoint(g->plan, count, data, images);
-    int rc = field_frame(g->field, frame, g->offsets, gridder_k(g));
-    return rc == 0 ? field_adjoint(g->field, g->plan, count, data, images) : rc;
+    int rc = field_frame(g->field, frame, g->offsets, gridder_k(g), NULL);
+    return rc == 0 ? field_adjoint(g->field, g->plan, count, 1, data, images) : rc;
 }
 
-/* The same as batch_grid() with a field map, where images of single coils are needed in any case. */
+/* As batch_grid(), with a field map, which needs images of single coils in any case. */
 static int field_grid(struct gridder *g, const struct frame *frame, int first, int count, const struct c32 *data)
 {
     struct recon_job *job = g->job;
     const double start = clock_seconds();
     struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
-    float *squares = job->images->data + (size_t)(frame - job->frames->frame) * g->pixels;
     int rc = gridder_images(g, frame, count, data, to);
-    for (int c = 0; c < count && rc == 0 && recon_squares(job); c++) {
-        rc = dev_download(job->dev, g->coil, to + (size_t)c * g->pixels, g->pixels * sizeof *to);
-        for (size_t i = 0; i < g->pixels && rc == 0; i++)
-            squares[i] += g->coil[i].re * g->coil[i].re + g->coil[i].im * g->coil[i].im;
-    }
+    if (rc == 0 && g->squares)
+        rc = vec_squares_add(job->dev, g->pixels, count, to, g->squares);
     recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
 }
 
-/* The same of a stack whose partitions share a trajectory; coils come to the device plane by plane. */
+/* The same of a stack whose partitions share a trajectory. */
 static int stack_batch(struct gridder *g, const struct frame *frame, int first, int count)
 {
     const double start = clock_seconds();
     struct c32 *to = (struct c32 *)g->image + (recon_maps(g->job) ? (size_t)first * g->pixels : 0);
-    int rc = stack_grid(g, frame, first, count, recon_squares(g->job) ? g->image : NULL, to);
+    int rc = stack_grid(g, frame, first, count, recon_squares(g->job) ? squares_of(g) : NULL, to);
     recon_report_stage(g->job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
 }
 
-/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile if there is room for
- * them. */
+/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile if there is a second
+ * buffer. */
 static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
 {
     struct recon_job *job = g->job;
@@ -102,7 +105,7 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     return rc;
 }
 
-/* Grid the coils of frame `f`: in the step's progress, `span` from `base` on. */
+/* Grid the coils of frame `f`; progress runs from `base` over `span`. */
 static int coils_grid(struct gridder *g, size_t f, double base, double span)
 {
     struct recon_job *job = g->job;
@@ -111,7 +114,7 @@ static int coils_grid(struct gridder *g, size_t f, double base, double span)
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
         rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
         double start = clock_seconds();
-        if (rc == 0 && !g->stack && (first == 0 || !g->data[1]))
+        if (rc == 0 && !g->stack && (first == 0 || !g->data[1] || g->field))
             rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
         if (rc == 0)
             rc = dev_upload_order(job->dev);
@@ -142,10 +145,12 @@ int adjoint_frame(struct gridder *g, size_t f)
     }
     const double combine = maps ? span / 2 : 0;
     span -= combine;
-    if (rc == 0 && rss && !g->field)
-        rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
+    if (rc == 0 && rss)
+        rc = dev_zero(job->dev, squares_of(g), g->pixels * sizeof(float));
     if (rc == 0)
-        rc = coils_grid(g, f, base, span);
+        rc = parts_get(g, frame);
+    if (rc == 0)
+        rc = g->parts ? parts_grid(g, f, base, span) : coils_grid(g, f, base, span);
     if (rc == 0) {
         struct nufft_info info;
         nufft_describe(g->plan, &info);

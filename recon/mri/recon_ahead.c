@@ -1,5 +1,6 @@
 #include "recon/mri/recon_ahead.h"
 #include "recon/mri/recon_made.h"
+#include "recon/mri/recon_parts.h"
 
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -12,7 +13,7 @@
 enum { MOST_SHARE = 16 }; /* the copy of a scan may take such a part of the memory that can be had */
 
 struct recon_ahead {
-    struct recon_made *made; /* first: recon_made_of() */
+    struct recon_begun begun; /* first: recon_begun_of() */
     struct scan_live *live;
     uint64_t looked;   /* readouts that were looked at */
     uint64_t boundary; /* readouts up to the newest repetition */
@@ -46,7 +47,8 @@ void recon_ahead_free(void *of)
     if (!ahead)
         return;
     scan_live_free(ahead->live);
-    recon_made_free(ahead->made);
+    recon_made_free(ahead->begun.made);
+    recon_feed_free(&ahead->begun.feed);
     free(ahead);
 }
 
@@ -112,28 +114,48 @@ static uint64_t complete_count(const struct recon_ahead *ahead, const struct job
                : 0;
 }
 
+/* Grid what has come of the scan's first image, where nothing is complete yet. What fails, fails when it is made. */
+static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, uint64_t readouts)
+{
+    const bool divided = value_of(request, RECON_FRAMES) > 0 || value_of(request, RECON_FRAME_READOUTS) > 0;
+    if (ahead->begun.feed.off || divided || ahead->boundary || ahead->disorder ||
+        value_of(request, RECON_COILS) != RECON_COILS_RSS ||
+        (size_t)ahead->pictures < recon_feed_due(request->cache, &ahead->begun.feed))
+        return 0;
+    const struct scan scan = scan_live_part(ahead->live, readouts);
+    int rc = recon_run_feed(&ahead->begun.feed, dev, request, listener, &scan);
+    if (rc != 0 && rc != ERR_CANCELED)
+        recon_feed_free(&ahead->begun.feed);
+    return rc == ERR_DEVICE || rc == ERR_CANCELED ? rc : 0;
+}
+
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,
-                   bool *over)
+                   bool *more, bool *over)
 {
     struct recon_ahead *ahead = of;
     uint64_t readouts = 0;
     bool closed = false;
     *over = !is_served(request);
+    *more = false;
     int rc = *over ? 0 : scan_live_look(ahead->live, host_memory_available() / MOST_SHARE, &readouts, &closed);
+    *more = rc == 0 && readouts > ahead->looked;
     if (rc != 0 || *over || readouts == 0)
         return rc;
     struct scan scan = scan_live_part(ahead->live, readouts);
     repetitions_look(ahead, &scan, readouts);
     const uint64_t complete = complete_count(ahead, request, readouts, closed);
-    if (complete > ahead->used || (closed && !ahead->made)) {
+    if (complete > ahead->used || (closed && !ahead->begun.made)) {
         struct recon_made *made = NULL;
         scan = scan_live_part(ahead->live, complete);
-        rc = recon_run_part(&made, dev, request, listener, &scan, ahead->made);
+        rc = recon_run_part(&made, dev, request, listener, &scan, ahead->begun.made, &ahead->begun.feed);
         if (rc == 0) {
-            recon_made_free(ahead->made);
-            ahead->made = made;
+            recon_made_free(ahead->begun.made);
+            ahead->begun.made = made;
             ahead->used = complete;
         }
+    } else if (!closed) {
+        rc = feed_go(ahead, dev, request, listener, readouts);
     }
     *over = rc == 0 && closed;
     return rc;

@@ -1,10 +1,11 @@
-/* One image from all coils, by maps: sum_c conj(map_c) image_c, with |map|^2 summing to 1. Its magnitude is that of the
- * root of the sum of squares where the maps are right, without the bias of the noise in what is dark; its phase is the
- * object's beside the maps' reference (recon/mri/maps.h). */
+/* One image from all coils, by maps: sum_c conj(map_c) image_c, with |map|^2 summing to 1. With correct maps its
+ * magnitude is that of the root of the sum of squares, without the noise bias in dark regions; its phase is the
+ * object's relative to the maps' reference (recon/mri/maps.h). */
 #include "recon/mri/recon_gridder.h"
 
-#include "recon/mri/maps.h"
 #include "gridding/base/clock.h"
+#include "gridding/base/vec.h"
+#include "recon/mri/maps.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,23 +31,15 @@ void gridder_store(const struct gridder *g, size_t f, size_t channel, const stru
         to[i] = series->phases ? atan2f(pixels[i].im, pixels[i].re) : hypotf(pixels[i].re, pixels[i].im);
 }
 
-/* g->coil[0] = the sum; the other two are room for a coil's image and its map. */
+/* g->coil = sum_c conj(map_c) image_c */
 static int coils_sum(struct gridder *g, int coils)
 {
-    struct c32 *sum = g->coil, *image = g->coil + g->pixels, *map = g->coil + 2 * g->pixels;
-    const size_t bytes = g->pixels * sizeof *sum;
-    int rc = 0;
-    memset(sum, 0, bytes);
-    for (int c = 0; c < coils && rc == 0; c++) {
-        rc = dev_download(g->job->dev, image, (const struct c32 *)g->image + (size_t)c * g->pixels, bytes);
-        if (rc == 0)
-            rc = dev_download(g->job->dev, map, g->maps + (size_t)c * g->pixels, bytes);
-        for (size_t i = 0; i < g->pixels && rc == 0; i++) {
-            sum[i].re += map[i].re * image[i].re + map[i].im * image[i].im;
-            sum[i].im += map[i].re * image[i].im - map[i].im * image[i].re;
-        }
-    }
-    return rc;
+    struct dev *dev = g->job->dev;
+    const size_t bytes = g->pixels * sizeof *g->combined;
+    int rc = dev_zero(dev, g->combined, bytes);
+    if (rc == 0)
+        rc = vec_multiply_conj_add(dev, g->pixels, coils, g->maps, g->image, g->combined);
+    return rc == 0 ? dev_download(dev, g->coil, g->combined, bytes) : rc;
 }
 
 int combine_frame(struct gridder *g, size_t f, double base, double span)
@@ -73,12 +66,12 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
         gridder_store(g, f, 0, g->coil);
     if (rc == 0 && given)
         recon_report_decide(job, "coils", "given",
-                            "As asked for, with the maps that the scan brings (sensitivities); they cover %.0f %% of "
+                            "As requested, with the scan's own maps (sensitivities); they cover %.0f %% of "
                             "the image, and it is 0 elsewhere.",
                             100 * support);
     if (rc == 0 && !given) {
         recon_report_decide(job, "coils", sense ? "sense" : "adaptive",
-                            "As asked for; maps by %s from the centre of k-space of the coils' own images%s.",
+                            "As requested; maps by %s from the centre of k-space of the coils' own images%s.",
                             sense ? "ESPIRiT" : "Walsh's method",
                             dev_is_gpu(job->dev) ? ", on the CPU: there is no GPU implementation" : "");
     }

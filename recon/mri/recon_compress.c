@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    COILS_MOST = 256,       /* whose eigenvectors take about a second */
+    COILS_MOST = 256,       /* the most: their eigenvectors take about a second */
     COILS_FEW = 12,         /* up to this number, `auto` keeps all: little would be saved */
     GRAM_SAMPLES = 1 << 18, /* of a coil, that the covariance is summed over at most */
     SWEEPS_MOST = 30
@@ -159,7 +159,7 @@ static int count_choose(const struct compression *c, double *share)
     return count < 1 ? 1 : count;
 }
 
-/* job->mix[count][n] = the conjugate eigenvectors, times the whitening that was there. */
+/* job->mix[count][n] = the conjugate eigenvectors, times the whitening. */
 static int mix_replace(struct compression *c, int count)
 {
     struct recon_job *job = c->job;
@@ -202,9 +202,9 @@ static int compress(struct compression *c)
     if (rc == 0) {
         char text[32];
         snprintf(text, sizeof text, "%d", count);
-        recon_report_decide(c->job, "virtual_coils", text, "%s; of %d coils' energy they hold %.2f %%.",
-                            recon_choice(c->job, RECON_VIRTUAL_COILS) > 0 ? "As asked for" : "As many as hold 99 %",
-                            c->n, 100 * share);
+        recon_report_decide(c->job, "virtual_coils", text, "%s; they have %.2f %% of the energy of %d coils.",
+                            recon_choice(c->job, RECON_VIRTUAL_COILS) > 0 ? "As requested" : "As many as have 99 %",
+                            100 * share, c->n);
     }
     return rc;
 }

@@ -1,5 +1,5 @@
-/* Images that a division of a series in time leaves with a wedge of k-space and none of the rest: spokes in the order
- * of their angles are divided into sectors. */
+/* Detects images of a divided series that cover only a wedge of k-space: spokes in the order of their angles are
+ * divided into sectors. */
 #include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
@@ -13,8 +13,8 @@ static int angle_compare(const void *pa, const void *pb)
     return (a > b) - (a < b);
 }
 
-/* The direction of a spoke in the plane, in half turns: 0 .. 1, or 0 .. 2 of one that begins at k = 0. Negative: the
- * readout is no straight line, or has no length. */
+/* The direction of a spoke in the plane, in half turns: 0 .. 1, or 0 .. 2 for one that begins at k = 0. Negative: the
+ * readout is not a straight line, or has no length. */
 static double direction(const struct recon_job *job, const struct scan_readout *readout)
 {
     const size_t samples = frames_kept(readout);
@@ -39,7 +39,8 @@ static double direction(const struct recon_job *job, const struct scan_readout *
     return half ? (turns < 0 ? turns + 2 : turns) : turns - floor(turns);
 }
 
-/* The largest gap between the directions of readouts [first, first + count), as a share of all; 0: they are no spokes.
+/* The largest gap between the directions of readouts [first, first + count), as a share of the circle; 0: they are not
+ * spokes.
  */
 static double gap_find(const struct recon_job *job, size_t first, size_t count, double *angles)
 {
@@ -58,8 +59,8 @@ static double gap_find(const struct recon_job *job, size_t first, size_t count, 
     return most / all;
 }
 
-/* An even division has gaps of 1 / count, golden angles of at most 2.62 of the smallest, which is less than twice the
- * mean; three times the mean, and as much more than that of all readouts together, is a wedge. */
+/* Even angles have gaps of 1 / count; golden angles have gaps of at most 2.62 times the smallest, less than twice the
+ * mean. A gap of three times the mean, and of three times the largest gap of all readouts together, is a wedge. */
 int recon_cover_warn(struct recon_job *job)
 {
     const struct frames *frames = job->frames;

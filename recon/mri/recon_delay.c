@@ -15,12 +15,12 @@
 #include <string.h>
 
 enum {
-    SPOKES_MOST = 64, /* that are looked at, evenly from the first image's */
-    REACH = 75,       /* places on each side of k = 0, in hundredths of a sample */
+    SPOKES_MOST = 64, /* spokes used, evenly spaced among the first image's */
+    REACH = 75,       /* positions on each side of k = 0, in hundredths of a sample */
     PLACES = 2 * REACH + 1
 };
 
-struct spoke {
+struct centre_line {
     double n[2], first,
         spacing; /* direction; coordinate of the first sample, in samples; spacing in cycles per pixel */
     size_t samples;
@@ -30,7 +30,7 @@ struct spoke {
 struct ring {
     struct recon_job *job;
     int coils, count;
-    struct spoke spoke[SPOKES_MOST];
+    struct centre_line spoke[SPOKES_MOST];
     float *kernel; /* [PLACES][samples], of the spoke described by the next two */
     size_t kernel_samples;
     double kernel_first;
@@ -40,12 +40,12 @@ static int not_radial(const struct scan_readout *readout)
 {
     return err_set_acquisition(ERR_BAD_PARAMETER, readout->acquisition,
                                "Parameter gradient_delay=ring needs a 2-D radial scan whose spokes pass through k = 0; "
-                               "acquisition %u is none. Pass the delays as numbers, or off.",
+                               "acquisition %u is not such a spoke. Pass the delays as numbers, or off.",
                                readout->acquisition);
 }
 
 /* The line through k[samples][2]. */
-static bool line_find(struct spoke *spoke, size_t samples, const float *k)
+static bool line_find(struct centre_line *spoke, size_t samples, const float *k)
 {
     if (samples < 8)
         return false;
@@ -68,9 +68,10 @@ static bool line_find(struct spoke *spoke, size_t samples, const float *k)
     return straight;
 }
 
-/* Interpolation between samples of what lies within 1.2 fields of view: sum over |x| <= M of exp(2 pi i x u / N) / N.
+/* Interpolation between samples, exact for an object within 1.2 fields of view: sum over |x| <= M of exp(2 pi i x u /
+ * N) / N.
  */
-static int kernel_make(struct ring *ring, const struct spoke *spoke)
+static int kernel_make(struct ring *ring, const struct centre_line *spoke)
 {
     const size_t samples = spoke->samples;
     if (ring->kernel && ring->kernel_samples == samples && fabs(ring->kernel_first - spoke->first) < 1e-5)
@@ -92,7 +93,7 @@ static int kernel_make(struct ring *ring, const struct spoke *spoke)
     return 0;
 }
 
-static int spoke_read(struct ring *ring, struct spoke *spoke, const struct scan_readout *readout)
+static int spoke_read(struct ring *ring, struct centre_line *spoke, const struct scan_readout *readout)
 {
     const size_t samples = spoke->samples;
     struct c32 *data = malloc(samples * sizeof *data);
@@ -130,7 +131,7 @@ static int spokes_read(struct ring *ring)
     }
     for (size_t i = 0; i < frame->count && rc == 0; i += step) {
         const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first + i]];
-        struct spoke *spoke = &ring->spoke[ring->count++];
+        struct centre_line *spoke = &ring->spoke[ring->count++];
         rc = job->dim == 2 && line_find(spoke, offsets[i + 1] - offsets[i], k + 2 * offsets[i])
                  ? spoke_read(ring, spoke, readout)
                  : not_radial(readout);
@@ -141,7 +142,8 @@ static int spokes_read(struct ring *ring)
 }
 
 /* The crossing of two spokes: its place on each, in samples. */
-static void crossing_find(const struct ring *ring, const struct spoke *a, const struct spoke *b, double *l, double *m)
+static void crossing_find(const struct ring *ring, const struct centre_line *a, const struct centre_line *b, double *l,
+                          double *m)
 {
     double least = INFINITY;
     for (int p = 0; p < PLACES; p++)
@@ -160,7 +162,7 @@ static void crossing_find(const struct ring *ring, const struct spoke *a, const 
         }
 }
 
-/* x of the symmetric a[3][4] = [A | b], by elimination; false: spokes of too few directions. */
+/* x of the symmetric a[3][4] = [A | b], by elimination; false: too few directions of spokes. */
 static bool solve(double a[3][4], double x[3])
 {
     const double scale = a[0][0] + a[1][1] + a[2][2];
@@ -184,7 +186,7 @@ static int pairs_solve(const struct ring *ring, double delay[3])
 {
     double normal[3][4] = {{0}};
     for (int i = 0; i < ring->count; i++) {
-        const struct spoke *a = &ring->spoke[i], *b = a;
+        const struct centre_line *a = &ring->spoke[i], *b = a;
         double least = INFINITY, l = 0, m = 0;
         for (int j = 0; j < ring->count; j++) {
             const double along = fabs(a->n[0] * ring->spoke[j].n[0] + a->n[1] * ring->spoke[j].n[1]);
@@ -222,9 +224,7 @@ static int estimate(struct recon_job *job)
     free(ring.kernel);
     const double largest = fmax(fabs(job->delay[0]), fmax(fabs(job->delay[1]), fabs(job->delay[2])));
     if (rc == 0 && largest > 0.6 * REACH / 100.0)
-        recon_report_warn(job,
-                          "The gradient delays that RING finds are near the largest that it looks for, %g samples.",
-                          REACH / 100.0);
+        recon_report_warn(job, "The gradient delays that RING finds are near its limit of %g samples.", REACH / 100.0);
     return rc;
 }
 
@@ -239,7 +239,7 @@ int recon_delay(struct recon_job *job)
     snprintf(text, sizeof text, "%.4g,%.4g,%.4g", job->delay[0], job->delay[1], job->delay[2]);
     if (rc == 0)
         recon_report_decide(job, "gradient_delay", text, "%s; samples along x, y, and xy by which spokes are shifted.",
-                            ring ? "By RING, from where spokes of the first image cross" : "As given");
+                            ring ? "By RING, from the crossings of the first image's spokes" : "As given");
     return rc;
 }
 

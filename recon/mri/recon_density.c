@@ -17,7 +17,7 @@ static int pipe_progress(void *context, int done)
     return recon_tell(p->job, RECON_STEP_DENSITY, p->base + p->span * done / p->iterations, done, p->iterations);
 }
 
-/* The shape of the frame's curves, for the analytic formula; *why: what it is, or why there is none. */
+/* The shape of the frame's curves, for the analytic formula; *why: the shape, or why there is none. */
 static enum traj_shape shape_find(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
                                   const float *k, size_t *curves, size_t *samples, const char **why)
 {
@@ -60,7 +60,7 @@ static int analytic(struct recon_job *job, enum traj_shape shape, const char *wh
 
 enum { PIPE_ITERATIONS = 30, PIPE_AFTER_FORMULA = 10 };
 
-/* `started`: weights[] are those of a formula. */
+/* `started`: weights[] contains those of a formula. */
 static int pipe_menon(struct recon_job *job, const char *reason, bool started, size_t samples, const float *k,
                       float *weights, double base, double span)
 {
@@ -78,7 +78,7 @@ static int pipe_menon(struct recon_job *job, const char *reason, bool started, s
     return rc;
 }
 
-/* Weights of the formula for the frame's trajectory, to start from. False: there are none. */
+/* Starting weights, from the formula for the frame's trajectory. False: there is none. */
 static bool formula_start(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                           float *weights)
 {
@@ -91,14 +91,21 @@ static bool formula_start(const struct recon_job *job, const struct frame *frame
     return started;
 }
 
-static int voronoi(struct recon_job *job, size_t samples, const float *k, float *weights)
+static int voronoi_ask(void *context)
 {
+    const struct pipe_progress *p = context;
+    return recon_tell(p->job, RECON_STEP_DENSITY, p->base, 0, 0);
+}
+
+static int voronoi(struct recon_job *job, size_t samples, const float *k, float *weights, double base)
+{
+    struct pipe_progress progress = {.job = job, .base = base};
     if (job->dim != 2)
         return err_set(ERR_DCF_INVALID,
                        "Voronoi weights are for 2-D trajectories, and this one is 3-D. Pass dcf=auto.");
-    int rc = dcf_voronoi(samples, k, weights);
+    int rc = dcf_voronoi(samples, k, weights, voronoi_ask, &progress);
     if (rc == 0)
-        recon_report_decide(job, "dcf", "voronoi", "As asked for; samples of one place share its cell.");
+        recon_report_decide(job, "dcf", "voronoi", "As requested; samples of one place share its cell.");
     return rc;
 }
 
@@ -109,7 +116,7 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
     if (job->has_weights) {
         recon_report_decide(job, "dcf", "given", "The scan contains weights in column %d of its trajectory.",
                             job->columns);
-        /* Averages repeat the weights; their mean is wanted, not their sum. */
+        /* Averages repeat the weights; the image is their mean, not their sum. */
         for (size_t m = 0; m < frame->samples && frame->averages > 1; m++)
             weights[m] /= (float)frame->averages;
         return 0;
@@ -117,14 +124,14 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
     if (asked == DCF_NONE) {
         for (size_t m = 0; m < frame->samples; m++)
             weights[m] = 1;
-        recon_report_decide(job, "dcf", "none", "As asked for.");
+        recon_report_decide(job, "dcf", "none", "As requested.");
         return 0;
     }
     if (asked == DCF_PIPE)
-        return pipe_menon(job, "As asked for;", formula_start(job, frame, offsets, k, weights), frame->samples, k,
+        return pipe_menon(job, "As requested;", formula_start(job, frame, offsets, k, weights), frame->samples, k,
                           weights, base, span);
     if (asked == DCF_VORONOI)
-        return voronoi(job, frame->samples, k, weights);
+        return voronoi(job, frame->samples, k, weights, base);
     size_t curves = frame->count, samples = 0;
     const char *why;
     enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples, &why);

@@ -1,5 +1,5 @@
-/* Coil maps that the scan brings, as the job's coils have them: mixed as the samples are, by whitening and compression,
- * and scaled so that their squares sum to 1 where there are any, as those of recon/mri/maps.h. */
+/* The scan's coil maps, transformed to the job's coils: mixed as the samples are, by whitening and compression, and
+ * scaled so that their squares sum to 1 inside their support, as maps of recon/mri/maps.h. */
 #include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/err.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Where a pixel of the matrix lies in an image of n[], whose voxels are as large: both have their centre at
- * floor(n / 2). SIZE_MAX: outside. */
+/* The index of a pixel of the matrix in an image of n[] with the same voxels: both have their centre at floor(n / 2).
+ * SIZE_MAX: outside. */
 static size_t place_of(const int from[3], const int n[3], size_t pixel)
 {
     const size_t nx = (size_t)from[0], ny = (size_t)from[1];
@@ -52,10 +52,11 @@ static bool scale(int coils, struct c32 *values, bool *any)
 
 static int coils_differ(const struct recon_job *job, int coils)
 {
-    return err_set(ERR_COILS_DIFFER,
-                   "The scan brings maps of %d coils, and its k-space has %d. Give a map for each coil, or leave the "
-                   "maps out: they are then estimated from the scan.",
-                   (int)job->scan.header->map_coils, coils);
+    return err_set(
+        ERR_COILS_DIFFER,
+        "The scan has maps of %d coils, and its k-space has %d coils. Give a map for each coil, or leave the "
+        "maps out: they are then estimated from the scan.",
+        (int)job->scan.header->map_coils, coils);
 }
 
 int recon_given_check(const struct recon_job *job, const char *what)
@@ -89,7 +90,7 @@ int recon_given_maps(const struct recon_job *job, int coils, const int n[3], str
         mix(job, coils, job->scan.maps + i, from, pixel);
         if (!scale(coils, pixel, &any))
             rc = err_set(ERR_DATA_NONFINITE,
-                         "The coil maps (sensitivities) hold a value that is not finite at pixel %zu, %zu, %zu (x, y, "
+                         "The coil maps (sensitivities) have a value that is not finite at pixel %zu, %zu, %zu (x, y, "
                          "z).",
                          i % (size_t)job->n[0], i / (size_t)job->n[0] % (size_t)job->n[1],
                          i / (size_t)job->n[0] / (size_t)job->n[1]);

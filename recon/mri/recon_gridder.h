@@ -1,43 +1,55 @@
-/* recon_gridder.h: what step "images" (recon_images.c) keeps from one image to the next, and its plan (recon_plan.c).
+/* recon_gridder.h: the state of step "images" (recon_images.c) across images, with its plan (recon_plan.c).
  */
 #ifndef MRIRECON_RECON_GRIDDER_H
 #define MRIRECON_RECON_GRIDDER_H
 
 #include "gridding/nufft/nufft.h"
 #include "recon/mri/field.h"
+#include "recon/mri/recon_parts.h"
 #include "recon/mri/stack.h"
 
 struct gridder {
     struct recon_job *job;
     size_t most_samples, most_count;
-    int n[3];      /* size of the plan's images: the job's, or those that are solved for (recon_iterative.h) */
-    size_t pixels; /* of one of them */
-    size_t longest, kernels; /* images that are solved for together, and the trajectories among them, at most */
+    int n[3];                /* size of the plan's images: the job's, or the solved ones (recon_iterative.h) */
+    size_t pixels;           /* of one of them */
+    size_t longest, kernels; /* largest number of images solved together, and of their trajectories */
     int batch, most_coils;
     struct nufft *plan;
-    struct stack *stack; /* of the plan's image, transformed along kz before the plan's plane; NULL: it is not */
-    bool kept;           /* the plan is the cache's */
-    const struct frame *planned; /* the image the plan was made for */
+    struct plan_parts own_parts; /* of a plan that is not the cache's */
+    struct plan_parts *parts;    /* of the plan, for the frame that is gridded; NULL: as a whole */
+    struct stack *stack; /* of the plan's image, if it is transformed along kz before the plan's plane; else NULL */
+    bool kept;           /* the cache owns the plan */
+    const struct frame *planned; /* the image for which the plan was created */
     uint64_t planned_hash;
     float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
     size_t *offsets;                /* host: [most_count + 1] */
     struct c32 *staging;            /* host: one coil [most_samples] */
-    struct c32 *data[2];            /* device: [batch][most_samples]; the second where uploads run beside gridding */
-    double beside;                  /* seconds of such uploads */
+    struct c32 *data[2];            /* device: [batch][most_samples]; the second if uploads overlap gridding */
+    double beside;                  /* seconds of overlapped uploads */
     void *image;                    /* device: squares [pixels], or images [batch][pixels], all coils' for maps */
     struct field *field;            /* NULL: no off-resonance is corrected */
-    struct c32 *maps;               /* device: [most_coils][pixels]; NULL: none are asked for */
-    struct c32 *coil;               /* host: [pixels], with maps [3][pixels]; NULL where squares are summed */
+    float *squares;                 /* device: [pixels], summed after the correction of off-resonance; else NULL */
+    struct c32 *maps, *combined;    /* device: [most_coils][pixels], [pixels]; NULL: none are asked for */
+    struct c32 *coil;               /* host: [pixels]; NULL where squares are summed */
     int plans;
     struct nufft_times times;  /* of all adjoints */
     double overflowed;         /* samples, of all images */
     int64_t coils_done, coils; /* progress: of all images */
 };
 
-/* See to it that g->plan is the one of frame `f`; progress runs from `base` over `span` where it must be made. Fails as
- * nufft_create() and recon_frame_density(). */
+/* The plan's trajectory: [samples][dim]. */
+static inline const float *gridder_k(const struct gridder *g)
+{
+    return g->job->hash ? g->planned_k : g->k;
+}
+
+/* Make g->plan that of frame `f`. If it must be created, progress runs from `base` over `span`. Fails as nufft_create()
+ * and recon_frame_density(). */
 int gridder_plan(struct gridder *g, size_t f, double base, double span);
-const float *gridder_k(const struct gridder *g); /* the plan's trajectory: [samples][dim] */
+/* What the plan for the frame in g->k depends on, by g->n and g->batch. */
+struct plan_key;
+void gridder_key(const struct gridder *g, const struct frame *frame, struct plan_key *key);
 void gridder_plan_drop(struct gridder *g);
 
 /* Limit the density weights in g->weights for an iterative method (recon_limit.c); g->k: those of the frame, in cycles
@@ -47,25 +59,25 @@ void gridder_limit(struct gridder *g, const struct frame *frame);
 /* Coils of the batch that begins at coil `first`. */
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first);
 
-/* Hand `count` coils from `first` to the device, beside what it has to do: data[count][samples]. Fails as
- * recon_coil_gather() and dev_upload_begin(). */
+/* Upload `count` coils from `first`, data[count][samples], while the device computes. Fails as recon_coil_gather() and
+ * dev_upload_begin(). */
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data);
 
-/* The images [count][pixels] of coils that lie in `data`: the plan's adjoint, with conjugate phase where there is a
- * field map. Fails as nufft_adjoint(). */
+/* The images [count][pixels] of the coils in `data`: the plan's adjoint, with conjugate phase if there is a field map.
+ * Fails as nufft_adjoint(). */
 int gridder_images(struct gridder *g, const struct frame *frame, int count, const struct c32 *data, struct c32 *images);
 
 /* Image `f` by method=adjoint, into the series. */
 int adjoint_frame(struct gridder *g, size_t f);
 
-/* Image `f` from g->image, which holds those of all its coils: weighted by maps estimated from them, and summed.
- * Progress runs from `base` over `span`. Fails as maps_estimate(). */
+/* Image `f` from the coil images in g->image: weighted by maps estimated from them, and summed. Progress runs from
+ * `base` over `span`. Fails as maps_estimate(). */
 int combine_frame(struct gridder *g, size_t f, double base, double span);
 
-/* Complex pixels [pixels] (host) as one channel of image `f` of the series, as parameter `output` asks. */
+/* Complex pixels [pixels] (host) as one channel of image `f` of the series, in the form of parameter `output`. */
 void gridder_store(const struct gridder *g, size_t f, size_t channel, const struct c32 *pixels);
 
-/* Report "overflow": how GPU and CPU shared the samples. `depth` is the last plan's; null: without a limit. */
+/* Report "overflow": how the samples were divided between GPU and CPU. `depth` is the last plan's; null: no limit. */
 void gridder_report_overflow(struct gridder *g);
 
 #endif

@@ -1,16 +1,17 @@
 /* Step "images": density compensation, gridding adjoint and coil combination, image by image.
  *
  * How images are scaled. An image is sum_m w_m d_m exp(+2 pi i k_m . r), divided by nothing (gridding/nufft/nufft.h):
- *   - weights of the file are used as they stand; of several averages the mean is taken;
- *   - computed weights (analytic, pipe) are scaled so that a fully sampled object comes out in its own units;
+ *   - weights of the file are used unchanged; several averages give their mean;
+ *   - computed weights (analytic, pipe) are scaled so that a fully sampled object has its own units;
  *   - dcf=none is the bare sum;
  *   - prewhitening keeps the coils' mean noise power;
  *   - coils=rss is the root of the sum of the coils' squared magnitudes.
  * The size of the image does not change its values: `matrix` and reconSpace only choose at which points r the sum is
- * taken. With reconSpace's voxels as large as encodedSpace's that is cutting the centre out; with smaller ones the
- * image is interpolated; with larger ones samples beyond the image's own k-space are left out.
+ * taken. If the voxels of reconSpace are those of encodedSpace, that crops the centre; with smaller voxels the image is
+ * interpolated; with larger ones samples outside the image's own k-space are ignored.
  *
- * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
+ * Images that share a trajectory share its plan: they are computed consecutively, whatever their order in the series.
+ */
 #include "recon/mri/maps.h"
 #include "recon/mri/recon_iterative.h"
 #include "recon/mri/recon_made.h"
@@ -25,10 +26,10 @@
 #include <string.h>
 
 enum {
-    MOST_BATCH = 16,         /* coils handed to the device at a time */
-    SMALL_BATCH = 128 << 20, /* bytes that they may always take */
-    /* A GPU grids some coils while the next ones come: this many bytes of samples at a time, at least two coils in 3-D
-     * and all of a batch in 2-D, whose kernels share weights between coils. */
+    MOST_BATCH = 16,         /* coils uploaded to the device at a time */
+    SMALL_BATCH = 128 << 20, /* bytes that they may always use */
+    /* A GPU grids some coils while the next ones are uploaded: this many bytes of samples at a time, at least two coils
+     * in 3-D, and all of a batch in 2-D, because the 2-D kernels share weights between coils. */
     UPLOAD_BATCH = 64 << 20
 };
 
@@ -41,14 +42,13 @@ static int too_large(const char *what, size_t required, size_t available)
         what, (double)required / 1e6, (double)available / 1e6);
 }
 
-/* At most of a stack that is transformed along kz (stack.h): its data once more, and a plane of each coil. */
+/* At most of a stack that is transformed along kz (stack.h): its data once more, a coil of it, and one's image. */
 static size_t stack_bytes(const struct gridder *g)
 {
-    const size_t plane = (size_t)g->n[0] * (size_t)g->n[1];
-    return g->job->dim == 3 ? (size_t)g->batch * (g->most_samples + plane) * sizeof(struct c32) : 0;
+    return g->job->dim == 3 ? (((size_t)g->batch + 1) * g->most_samples + g->pixels) * sizeof(struct c32) : 0;
 }
 
-/* What the estimation of coil maps takes. */
+/* Memory of the estimation of coil maps. */
 static size_t maps_workspace(const struct gridder *g)
 {
     const struct recon_job *job = g->job;
@@ -58,23 +58,25 @@ static size_t maps_workspace(const struct gridder *g)
     return estimated && !recon_maps_given(job) ? maps_bytes(&params, dev_threads(job->dev)) : 0;
 }
 
-/* Bytes that this step takes from the host, and whether they are there. */
+/* Host memory of this step, in bytes, and a check that it is available. */
 static int memory_check(const struct gridder *g, size_t channels)
 {
-    const struct recon_job *job = g->job;
+    struct recon_job *job = g->job;
     size_t pixel = channels * (recon_complex_out(job) ? sizeof(struct c32) : sizeof(float)), images, samples, coils;
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
     if (recon_wants(job, RECON_RESULT_MAPS))
         pixel += (size_t)g->most_coils * sizeof(struct c32);
-    bool countable =
-        size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
-        size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
-        size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
-        size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
-        (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
-        size_add(images, stack_bytes(g), &images) && size_add(images, maps_workspace(g), &images) &&
-        (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, &coils) && size_add(images, coils, &images)));
+    bool countable = size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
+                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
+                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
+                     size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
+                     (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
+                     size_add(images, stack_bytes(g), &images) && size_add(images, maps_workspace(g), &images) &&
+                     (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, g->batch, &coils) &&
+                                    size_add(images, coils, &images)));
     size_t available = host_memory_available();
+    if (countable)
+        recon_report_number(job, "memory_bytes", (double)images);
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
 
@@ -105,8 +107,8 @@ static int gridder_sizes(struct gridder *g)
             return rc;
     }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
-    /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
-     * quarters of the scan: with the plan a job then stays near twice the scan. */
+    /* A CPU's device memory is the host's. The coils of a batch, samples and grids, may use three quarters of the
+     * scan's size, so that a job with its plan stays near twice that size. */
     size_t coil_bytes = g->most_samples * sizeof(struct c32) + 4 * g->pixels * sizeof(struct c32);
     size_t budget = job->scan_bytes / 4 * 3 > SMALL_BATCH ? job->scan_bytes / 4 * 3 : SMALL_BATCH;
     size_t batch = budget / coil_bytes;
@@ -129,7 +131,7 @@ static int buffers_alloc(struct gridder *g)
         if (!g->data[i])
             rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
     if (rc == 0 && g->field)
-        rc = field_load(g->field, g->n, g->most_samples);
+        rc = field_load(g->field, g->n, g->most_samples, g->batch);
     if (recon_iterates(job) || rc != 0)
         return rc;
     if (recon_maps(job))
@@ -138,10 +140,14 @@ static int buffers_alloc(struct gridder *g)
         image_bytes = (size_t)g->batch * g->pixels * sizeof(struct c32);
     if (recon_maps(job) && !g->maps)
         rc = dev_alloc(job->dev, all_bytes, (void **)&g->maps);
+    if (rc == 0 && recon_maps(job) && !g->combined)
+        rc = dev_alloc(job->dev, g->pixels * sizeof *g->combined, (void **)&g->combined);
+    if (rc == 0 && recon_squares(job) && g->field && !g->squares)
+        rc = dev_alloc(job->dev, g->pixels * sizeof *g->squares, (void **)&g->squares);
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
 
-/* Where the image lies, from its first readout. */
+/* The image's position, from its first readout. */
 static void info_fill(struct recon_job *job, size_t f)
 {
     const struct frame *frame = &job->frames->frame[f];
@@ -191,13 +197,13 @@ static int gridder_create(struct gridder *g)
         info_fill(job, f);
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));
-    g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* there is nothing to compare with */
+    g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* with one image there is nothing to compare */
     g->weights = malloc(g->most_samples * sizeof(float));
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
-    const bool squares = (recon_squares(job) && !g->field) || recon_iterates(job);
-    g->coil = squares ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
+    const bool squares = recon_squares(job) || recon_iterates(job);
+    g->coil = squares ? NULL : malloc(g->pixels * sizeof *g->coil);
     if (!job->made || !g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
         (!g->coil && !squares))
         return err_no_memory("an image of %zu samples", g->most_samples);
@@ -211,6 +217,8 @@ static void gridder_free(struct gridder *g)
 {
     gridder_plan_drop(g);
     field_free(g->field);
+    dev_release(g->job->dev, g->squares);
+    dev_release(g->job->dev, g->combined);
     dev_release(g->job->dev, g->maps);
     dev_release(g->job->dev, g->image);
     dev_release(g->job->dev, g->data[1]);
@@ -276,8 +284,8 @@ static int by_first(const void *pa, const void *pb)
     return (a->image > b->image) - (a->image < b->image);
 }
 
-/* The order in which images are made: those of one trajectory together, and otherwise as they come in the series, so
- * that the first ones are there soon. */
+/* The order of computing images: those of one trajectory consecutively, otherwise in the order of the series, so that
+ * the first ones are complete early. */
 static int order_make(const struct recon_job *job, size_t **out)
 {
     const size_t count = job->frames->count;
@@ -307,7 +315,7 @@ static int message_write(const void *images, size_t image, int fd)
     return image_write_message(images, image, fd);
 }
 
-/* Show what images of the series there are, to stay, without a gap. */
+/* Show the images from the series' beginning on that are complete. */
 static void images_show(struct recon_job *job)
 {
     const struct job_show *show = job->request->show;
@@ -346,14 +354,11 @@ static int images_run(struct gridder *g, const size_t *order)
 int recon_images(struct recon_job *job)
 {
     struct gridder g = {.job = job};
-    struct dev *dev = job->dev, *own = NULL;
     size_t *order = NULL;
     job->cache = job->request->cache;
     job->decisions = json_array_size(json_object_get(job->report, "decisions"));
     job->warnings = json_array_size(json_object_get(job->report, "warnings"));
     int rc = field_open(&g.field, job);
-    if (rc == 0 && (recon_iterates(job) || g.field))
-        rc = iterative_device(job, &own);
     /* The normal operators of a field map's segments give the plan other weights in turn, and need its own again. */
     if (g.field && recon_iterates(job))
         job->cache = NULL;
@@ -366,7 +371,7 @@ int recon_images(struct recon_job *job)
     if (rc == 0)
         rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {
-        if (g.plan || !job->before) /* else the report of those who made the images tells */
+        if (g.plan || !job->before) /* else the reused images' report has it */
             gridder_report_overflow(&g);
         recon_coils_report(job, g.most_coils);
         recon_report_number(job, "upload_beside_gridding", g.beside);
@@ -376,7 +381,5 @@ int recon_images(struct recon_job *job)
         rc = recon_made_keep(&g);
     free(order);
     gridder_free(&g);
-    job->dev = dev;
-    dev_free(own);
     return rc;
 }

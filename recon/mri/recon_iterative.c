@@ -23,40 +23,21 @@
 #include <string.h>
 
 enum {
-    POWER_ITERATIONS = 15,  /* of one coil, which costs as little as one or two iterations of all coils */
-    BATCH_PIXELS = 1 << 22, /* of coils that are worked off together: a cancel waits for no more */
+    POWER_ITERATIONS = 15,  /* of one coil: as expensive as one or two iterations of all coils */
+    BATCH_PIXELS = 1 << 22, /* of coils computed together: the longest time until a cancel is noticed */
+    BATCH_PIXELS_GPU = 1 << 24,
+    DIVIDED_PIXELS = 1 << 24, /* of all coils, from which on several devices compute one image */
 };
 
-/* Shares of one image's progress: what is done once weights and plan, coil images, and maps are there. */
+/* An image's progress after weights and plan, after the coil images, and after the maps. */
 static const double done_plan = 0.10, done_gridding = 0.15, done_maps = 0.30;
 
-/* ---- device, size, memory ---- */
-
-int iterative_device(struct recon_job *job, struct dev **own)
-{
-    *own = NULL;
-    if (vec_available(job->dev))
-        return 0;
-    int rc = dev_create(own, DEV_CPU, 0, dev_threads(job->dev));
-    if (rc != 0)
-        return rc;
-    if (recon_iterates(job))
-        recon_report_decide(job, "device", "cpu",
-                            "method=%s ran on the CPU (%s): iterative methods have no GPU implementation.",
-                            job->request->values->value[RECON_METHOD].text, dev_name(*own));
-    else
-        recon_report_decide(job, "device", "cpu",
-                            "The job ran on the CPU (%s): the correction of off-resonance has no GPU implementation.",
-                            dev_name(*own));
-    job->dev = *own;
-    job->cache = NULL; /* what it holds is the GPU's */
-    return 0;
-}
+/* ---- size, memory ---- */
 
 void iterative_size(const struct recon_job *job, int n[3])
 {
     for (int d = 0; d < 3; d++) {
-        /* A field of view that is no whole number of voxels is rounded; 1e-3: as in matrix_choose(). */
+        /* A field of view that is not a whole number of voxels is rounded; 1e-3: as in matrix_choose(). */
         const int encoded = d < job->dim ? (int)ceil(job->n[d] / job->out_k[d] - 0.5) : 1;
         n[d] = encoded > job->out_n[d] ? encoded : job->out_n[d];
         if (recon_choice(job, RECON_METHOD) == RECON_METHOD_L1_WAVELET)
@@ -66,15 +47,15 @@ void iterative_size(const struct recon_job *job, int n[3])
 
 static int batch_of(const struct gridder *g)
 {
-    const size_t most = BATCH_PIXELS / g->pixels;
+    const size_t most = (dev_is_gpu(g->job->dev) ? BATCH_PIXELS_GPU : BATCH_PIXELS) / g->pixels;
     return most < 1 ? 1 : most < (size_t)g->batch ? (int)most : g->batch;
 }
 
 bool iterative_bytes(const struct gridder *g, size_t *bytes)
 {
-    /* Images and maps of all coils; the image on the host; the coils that are worked off together, each with a grid of
-     * twice the size; two spectra and a point spread function of that size. For each image of a series: b, x and the
-     * solver's vectors; for each of its trajectories the kernel of its normal operator. */
+    /* Images and maps of all coils; the image on the host; the coils computed together, each with a grid of twice the
+     * size; two spectra and a point spread function of that size. For each image of a series: b, x and the solver's
+     * vectors; for each of its trajectories the kernel of its normal operator. */
     const size_t batch = (size_t)batch_of(g), grid = (size_t)1 << g->job->dim;
     const size_t solver = (size_t)method_of(g->job)->vectors(g->job->dim);
     size_t vectors = 2 * (size_t)g->most_coils + 1 + batch * (1 + grid) + 3 * grid, series, kernels;
@@ -164,6 +145,16 @@ static int ask_power(void *context, int done, int most)
 
 /* ---- one image ---- */
 
+static int coils_grid(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *images)
+{
+    if (g->stack)
+        return stack_grid(g, frame, first, count, NULL, images);
+    int rc = gridder_upload(g, frame, first, count, g->data[0]);
+    if (rc == 0)
+        rc = dev_upload_order(g->job->dev);
+    return rc == 0 ? gridder_images(g, frame, count, g->data[0], images) : rc;
+}
+
 int iterative_grid(struct iterative *it, const struct frame *frame, double from, double until)
 {
     struct gridder *g = it->g;
@@ -175,9 +166,7 @@ int iterative_grid(struct iterative *it, const struct frame *frame, double from,
                         it->base + it->span * (from + (until - from) * first / frame->coils), g->coils_done + first,
                         g->coils);
         if (rc == 0)
-            rc = gridder_upload(g, frame, first, count, g->data[0]);
-        if (rc == 0)
-            rc = gridder_images(g, frame, count, g->data[0], it->images + (size_t)first * g->pixels);
+            rc = coils_grid(g, frame, first, count, it->images + (size_t)first * g->pixels);
     }
     recon_report_stage(it->job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
@@ -223,19 +212,23 @@ void iterative_op_close(struct iterative_op *op)
 
 static int normal_one(void *of, const struct c32 *x, struct c32 *r)
 {
-    return normal_apply(of, 1, x, r);
+    const struct iterative *it = of;
+    return normal_apply(it->normal, it->planes, x, r);
 }
 
-static struct nufft_params normal_params(const struct iterative *it, int batch)
+/* Of whole images, or of the planes that a stack's image falls into. */
+static struct nufft_params normal_params(const struct iterative *it, int batch, int planes)
 {
     const int *n = it->g->n;
+    if (planes > 1)
+        return (struct nufft_params){.dim = 2, .n = {n[0], n[1], 1}, .batch = batch * planes};
     return (struct nufft_params){.dim = it->job->dim, .n = {n[0], n[1], n[2]}, .batch = batch};
 }
 
 int iterative_limit(struct iterative *it, const struct band *band)
 {
     struct recon_job *job = it->job;
-    const struct nufft_params params = normal_params(it, 1);
+    const struct nufft_params params = normal_params(it, 1, 1);
     bool all = band->shape == BAND_BOX;
     for (int d = 0; d < job->dim; d++)
         all = all && band->edge[d] > 0.49;
@@ -247,25 +240,59 @@ int iterative_limit(struct iterative *it, const struct band *band)
                         "The trajectory covers |k| up to %.3g, %.3g, %.3g cycles per pixel (kx, ky, kz); the image is "
                         "limited to that, as nothing was measured outside.",
                         band->edge[0], band->edge[1], band->edge[2]);
-    return normal_create_even(&it->limit, job->dev, &params, band_kernel, band);
+    return normal_create_even(&it->limit, job->dev, &params, band_kernel, band,
+                              &(struct normal_ask){iterative_ask, it});
+}
+
+/* it->normal of the plan and its samples k with weights, and with a field map it->kernels. */
+static int normal_make(struct iterative *it, const float *k, const float *weights)
+{
+    struct gridder *g = it->g;
+    const struct nufft_params params = normal_params(it, it->batch, it->planes);
+    if (!g->field)
+        return normal_create_of(&it->normal, it->job->dev, &params, g->plan, k,
+                                &(struct normal_ask){iterative_ask, it});
+    int rc = field_frame(g->field, g->planned, g->offsets, gridder_k(g), g->stack);
+    return rc == 0 ? field_kernels(g->field, &it->normal, &params, g->plan, g->stack, k, weights, &it->kernels,
+                                   &(struct normal_ask){iterative_ask, it})
+                   : rc;
+}
+
+/* The same of a stack: the normal operator of its plane, times the number of partitions. */
+static int normal_of_stack(struct iterative *it)
+{
+    struct gridder *g = it->g;
+    const size_t samples = g->stack->samples;
+    const float partitions = (float)g->stack->partitions;
+    float *plane = malloc(3 * samples * sizeof *plane);
+    if (!plane)
+        return err_no_memory("a partition of %zu samples", samples);
+    it->planes = g->n[2];
+    stack_plane(g->stack, g->offsets, gridder_k(g), 3, 2, plane);
+    stack_plane(g->stack, g->offsets, g->weights, 1, 1, plane + 2 * samples);
+    int rc = normal_make(it, plane, plane + 2 * samples);
+    free(plane);
+    if (rc == 0 && g->field)
+        return vec_scale(it->job->dev, iterative_kernel_elements(it), partitions, it->kernels);
+    return rc == 0 ? normal_scale(it->normal, partitions) : rc;
 }
 
 int iterative_normal(struct iterative *it, bool *made)
 {
     struct gridder *g = it->g;
     const double start = clock_seconds();
-    const struct nufft_params params = normal_params(it, it->batch);
     const struct solve_listener listener = {it, ask_power};
     *made = !it->normal || it->planned != g->planned;
     if (!*made)
         return 0;
     normal_free(it->normal);
     it->normal = NULL;
+    dev_release(it->job->dev, it->kernels);
+    it->kernels = NULL;
     it->planned = g->planned;
-    int rc = g->field ? field_kernels(g->field, &it->normal, &params, g->plan, gridder_k(g), g->weights, &it->kernels,
-                                      iterative_ask, it)
-                      : normal_create_of(&it->normal, it->job->dev, &params, g->plan, gridder_k(g));
-    const struct op one = {.of = it->normal, .domain = g->pixels, .range = g->pixels, .normal = normal_one};
+    it->planes = 1;
+    int rc = g->stack ? normal_of_stack(it) : normal_make(it, gridder_k(g), g->weights);
+    const struct op one = {.of = it, .domain = g->pixels, .range = g->pixels, .normal = normal_one};
     struct iterative_op op = {.field = false};
     if (rc == 0)
         rc = iterative_op_open(&op, it, one, it->kernels);
@@ -298,11 +325,20 @@ int iterative_solve(struct iterative *it, const struct op *op)
     return rc;
 }
 
+/* Whether the device's parts share the coils: where each has enough to do, and the operator is one for all. */
+static bool divides(const struct iterative *it, int coils)
+{
+    return !it->g->field && it->g->pixels * (size_t)coils >= DIVIDED_PIXELS;
+}
+
 static int solve(struct iterative *it, const struct frame *frame)
 {
     struct sense sense;
     const double start = clock_seconds();
-    int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, frame->coils, it->batch, it->maps);
+    const bool divide = divides(it, frame->coils);
+    int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, it->planes, frame->coils, it->batch, it->maps,
+                        divide);
+    it->parts = sense.parts;
     sense.ask = iterative_ask;
     sense.context = it;
     struct iterative_op op = {.field = false};
@@ -320,7 +356,7 @@ static int solve(struct iterative *it, const struct frame *frame)
     return rc;
 }
 
-/* A row of the images of the job in the image on the host, which may be larger. */
+/* A row of the job's image within the image on the host, which may be larger. */
 static const struct c32 *row_of(const struct iterative *it, int row)
 {
     const int *n = it->g->n, *out = it->job->out_n;
@@ -402,15 +438,23 @@ void iterative_report(struct iterative *it)
     snprintf(text, sizeof text, "%" PRId64, it->iterations);
     recon_report_decide(job, "iterations", text,
                         "Of %zu image%s: %zu reached stop_tolerance, %zu the maximum of iterations, %zu stop_seconds; "
-                        "%zu held nothing but zeros.",
+                        "%zu were all zeros.",
                         images, images == 1 ? "" : "s", it->ended[SOLVE_TOLERANCE], it->ended[SOLVE_ITERATIONS],
                         it->ended[SOLVE_SECONDS], it->ended[SOLVE_ZERO]);
+    if (dev_parts(job->dev) > 1) {
+        snprintf(text, sizeof text, "%d", it->parts);
+        recon_report_decide(job, "devices", text,
+                            it->parts > 1
+                                ? "The devices share the coils of the normal operator."
+                                : "One device computed the normal operator: the other ones take part where an "
+                                  "image of many coils is large, alone, and without a field map.");
+    }
     snprintf(text, sizeof text, "%g", it->lambda);
     recon_report_decide(job, "lambda", text, "Relative to %s; %s.", it->method->lambda_of,
                         job->request->values->value[RECON_LAMBDA].real >= 0 ? "as given" : it->method->lambda_suits);
     if (recon_maps_given(job)) {
         recon_report_decide(job, "coils", "given",
-                            "method=%s combines the coils by the maps that the scan brings (sensitivities); they cover "
+                            "method=%s combines the coils by the scan's own maps (sensitivities); they cover "
                             "%.0f %% of the image, and it is 0 elsewhere.",
                             job->request->values->value[RECON_METHOD].text, 100 * it->support);
         return;

@@ -7,38 +7,33 @@
 
 struct iterative;
 
-/* The device on which iterative methods and the correction of off-resonance run: the job's own, or the CPU where that
- * is a GPU without vector arithmetic, which is a decision of the report. *own (NULL: there is none) is given back by
- * dev_free() once the step is over. Fails as dev_create(). */
-int iterative_device(struct recon_job *job, struct dev **own);
-
 /* Size of the images that are solved for: the encoded field of view, and the job's images where these are wider, in the
  * voxels of the job's images. What lies outside the field of view of the job's images must be solved for, too: its
  * samples are there. */
 void iterative_size(const struct recon_job *job, int n[3]);
 
-/* Device memory, in bytes, that images of g->n and g->most_coils coils take beside what gridding takes; false: more
- * than can be counted. */
+/* Device memory, in bytes, for images of g->n and g->most_coils coils, in addition to gridding's; false: overflow. */
 bool iterative_bytes(const struct gridder *g, size_t *bytes);
 
-/* Allocates all of that but what lives during one image. Fails as dev_alloc(). */
+/* Allocates all of that except memory used during a single image. Fails as dev_alloc(). */
 int iterative_create(struct iterative **out, struct gridder *g);
 void iterative_free(struct iterative *it);
 
 /* Image `f`, into the series. Fails as gridder_plan(), maps_estimate() and the solvers. */
 int iterative_frame(struct iterative *it, size_t f);
 
-/* The images of a series from all readouts together (recon_series.c): those that `lead` is the first of. Fails as
+/* The images of the series that begins with `lead`, from all readouts together (recon_series.c). Fails as
  * iterative_frame(). */
 int series_frames(struct iterative *it, size_t lead);
 
-/* Whether image `f` is the first of its series: alike but for the time. */
+/* Whether image `f` is the first of its series: images that differ only in time. */
 bool series_leads(const struct recon_job *job, size_t f);
 
-/* g->longest and g->kernels. Fails with ERR_BAD_PARAMETER: the scan is no series; ERR_COILS_DIFFER; ERR_NO_MEMORY. */
+/* Set g->longest and g->kernels. Fails with ERR_BAD_PARAMETER (the scan is not a series), ERR_COILS_DIFFER,
+ * ERR_NO_MEMORY. */
 int series_sizes(struct gridder *g);
 
-/* What was iterated, and the parameters that were "auto", for the report. */
+/* Report the iterations, and the values of parameters that were "auto". */
 void iterative_report(struct iterative *it);
 
 #endif

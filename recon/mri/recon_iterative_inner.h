@@ -1,5 +1,5 @@
-/* recon_iterative_inner.h: what the iterative methods of one image (recon_iterative.c), of a series (recon_series.c)
- * and their solvers (recon_methods.c) share. Only these include it. */
+/* recon_iterative_inner.h: shared by the iterative methods of one image (recon_iterative.c) and of a series
+ * (recon_series.c), and their solvers (recon_methods.c). Only these include it. */
 #ifndef MRIRECON_RECON_ITERATIVE_INNER_H
 #define MRIRECON_RECON_ITERATIVE_INNER_H
 
@@ -10,20 +10,21 @@
 
 struct iterative;
 
-/* A value of parameter `method`; what its other parameters' "auto" stands for: docs/numerics.md has the measurements.
+/* A value of parameter `method`, and the values of its other parameters' "auto" (docs/numerics.md has the
+ * measurements).
  */
 struct method {
     /* it->x from it->b, of it->images_solved images; `op` is the normal operator of all of them. */
     int (*solve)(struct iterative *it, const struct op *op, const struct solve_stop *stop,
                  const struct solve_listener *listener, struct solve_result *result);
-    int (*vectors)(int dim); /* that solve() allocates, each of all images that are solved for */
-    bool series;             /* all images of a series are solved for together */
+    int (*vectors)(int dim); /* number of vectors that solve() allocates, each of all solved images */
+    bool series;             /* all images of a series are solved together */
     int iterations;
     double lambda, tolerance;
     const char *lambda_of, *lambda_suits;
 };
 
-/* The job's; it has none where it does not iterate. */
+/* The job's method; NULL if it is not iterative. */
 const struct method *method_of(const struct recon_job *job);
 
 struct iterative {
@@ -31,17 +32,19 @@ struct iterative {
     struct recon_job *job;
     const struct method *method;
     int batch;                                /* coils that the normal operator takes at a time */
-    size_t images_solved;                     /* for together: 1, or the images of a series */
+    size_t images_solved;                     /* solved together: 1, or the images of a series */
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
     const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
     struct normal *normal, *limit;            /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
+    int planes;                               /* of an image, that `normal` is applied to: 1, or those of a stack */
     struct c32 *kernels;                      /* with a field map: of `normal`, a kernel for each segment; else NULL */
     double largest;                           /* eigenvalue L */
+    int parts;                                /* of the device that computed the last image */
     double base, span;                        /* progress of this image, or series */
     double maps_from, maps_until;             /* shares of it */
     double share;                             /* of it, and what else was told last */
     int64_t iteration, most;
-    struct prox_ask ask; /* whether to go on: iterative_ask() */
+    struct prox_ask ask; /* iterative_ask() */
     double support;      /* of the last image's maps, as a share of its pixels */
     double lambda;       /* of the last image: the parameter's value */
     int64_t iterations;  /* of all images */
@@ -49,22 +52,22 @@ struct iterative {
     size_t ended[4];     /* images, by enum solve_end */
 };
 
-/* `share` of this image or series is done. Fails with ERR_CANCELED. */
+/* Report that `share` of this image or series is done. Fails with ERR_CANCELED. */
 int iterative_tell(struct iterative *it, double share, int64_t iteration, int64_t iterations);
-/* The same as told last: whether to go on. `context`: the struct iterative. */
+/* Repeat the last report, to learn of a cancel. `context`: the struct iterative. */
 int iterative_ask(void *context);
 
-/* it->images = the coil images of a frame, whose plan there is; progress runs from share to share. */
+/* it->images = the coil images of the frame of the present plan; progress runs from share to share. */
 int iterative_grid(struct iterative *it, const struct frame *frame, double from, double until);
 
 /* it->maps of images[coils][pixels], which may be it->maps. Fails as maps_estimate(). */
 int iterative_maps(struct iterative *it, int coils, const struct c32 *images, double from, double until);
 
 /* it->normal = the normal operator of the plan's trajectory, it->largest = its largest eigenvalue: of one coil, which
- * that of all coils does not exceed, as |S| <= 1. *made: it was not there yet. */
+ * that of all coils does not exceed, as |S| <= 1. *made: it had to be computed. */
 int iterative_normal(struct iterative *it, bool *made);
 
-/* A normal operator with the field map's segments, where there is one: of `inner`, which applies it->normal, and the
+/* The normal operator with the field map's segments, if there is one: of `inner`, which applies it->normal, and the
  * kernels of field_kernels(), iterative_kernel_elements() numbers; else `inner` itself. */
 struct iterative_op {
     struct op op;
@@ -75,14 +78,15 @@ int iterative_op_open(struct iterative_op *out, struct iterative *it, struct op 
 void iterative_op_close(struct iterative_op *op);
 size_t iterative_kernel_elements(const struct iterative *it);
 
-/* Outside the part of k-space that the trajectory covers nothing was measured. What a method puts there, as the edges
- * that total variation makes, is its own invention: the image is limited to what was measured. Makes it->limit. */
+/* Outside the part of k-space that the trajectory covers nothing was measured, and values there come from the method
+ * alone (such as the edges of total variation). The image is therefore limited to the covered part. Creates it->limit.
+ */
 int iterative_limit(struct iterative *it, const struct band *band);
 
 /* it->x from it->b by the job's method, limited. Fails as the solvers. */
 int iterative_solve(struct iterative *it, const struct op *op);
 
-/* The field of view of image `f` of the job from `image`, which may be larger; its maps, where they are a result. */
+/* Store the job's field of view of `image`, which may be larger, as image `f`; and its maps, if they are a result. */
 int iterative_store(struct iterative *it, size_t f, const struct c32 *image);
 int iterative_store_maps(struct iterative *it, size_t f, int coils);
 

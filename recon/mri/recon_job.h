@@ -1,10 +1,10 @@
-/* recon_job.h: the places in the table of kind "recon" (recon/mri/recon_kind.c). Only recon/mri/ includes this. */
+/* recon_job.h: indexes into the table of kind "recon" (recon/mri/recon_kind.c). Only recon/mri/ includes this. */
 #ifndef MRIRECON_RECON_JOB_H
 #define MRIRECON_RECON_JOB_H
 
 #include "recon/recon.h"
 
-/* The places of kind "recon"'s parameters in its table (recon/mri/recon_kind.c) and in struct param_values. */
+/* The parameters' indexes in the table (recon/mri/recon_kind.c) and in struct param_values. */
 enum recon_param {
     RECON_RESULTS_WANTED,
     RECON_METHOD,
@@ -40,7 +40,7 @@ enum recon_param {
     RECON_PARAMS
 };
 
-/* Its steps, in the order of their table (recon/mri/recon_kind.c). */
+/* The steps, in the table's order. */
 enum recon_step {
     RECON_STEP_DECODE,
     RECON_STEP_SORT,
@@ -56,7 +56,7 @@ enum recon_step {
 
 extern const struct kind_step recon_steps[];
 
-/* Its results, likewise. */
+/* The results, likewise. */
 enum recon_result { RECON_RESULT_IMAGE, RECON_RESULT_MAPS, RECON_RESULTS };
 
 /* Values of choices, in the order of recon_kind.c; those of dcf, traj_units, kernel and overflow are the enums of
@@ -79,8 +79,8 @@ enum { RECON_FRAME_BY_COUNT, RECON_FRAME_BY_TIME };
 enum { RECON_PREWHITEN_AUTO, RECON_PREWHITEN_OFF };
 enum { RECON_OFF_RESONANCE_AUTO, RECON_OFF_RESONANCE_OFF };
 
-/* The lengths that RECON_SIZE or RECON_FOV_MM gives ("256,256" or "64,64,32"): how many, 0 where it is empty. Fails
- * with ERR_BAD_PARAMETER. */
+/* The lengths that RECON_SIZE or RECON_FOV_MM gives ("256,256" or "64,64,32"): their number, 0 if empty. Fails with
+ * ERR_BAD_PARAMETER. */
 int recon_lengths(const struct param_values *values, enum recon_param param, double lengths[3]);
 
 /* The delays x, y and xy of "0.3,-0.1,0.2", in samples. Fails with ERR_BAD_PARAMETER. */

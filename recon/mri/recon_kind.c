@@ -1,4 +1,4 @@
-/* Kind "recon": its row of the table of kinds. Plain data, and the checks that follow from it; links no engine. */
+/* Kind "recon": its row of the table of kinds. Plain data and checks; links no engine. */
 #include "recon/mri/recon_kind.h"
 
 #include "gridding/base/err.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program decides; earlier versions spelt it `as`. */
+/* The program chooses; `as`: the word's spelling in earlier versions. */
 #define OR_AUTO(as) PARAM_WORDS("auto"), .former = (as)
 
 enum { DELAY_MOST = 10 };
@@ -53,7 +53,7 @@ static const struct param recon_params[] = {
                            "trajectories of up to 100,000 samples an image; auto = given if the scan contains "
                            "weights, else analytic if the trajectory is recognised, else pipe."},
     [RECON_DCF_ITERATIONS] = {"dcf_iterations", PARAM_INT, .fallback = "auto", .min = 1, .max = 1000, OR_AUTO(NULL),
-                              .help = "Number of iterations of dcf=pipe; auto = 10 from the weights of a formula where "
+                              .help = "Number of iterations of dcf=pipe; auto = 10 from the weights of a formula if "
                                       "the trajectory has one, else 30."},
     [RECON_TRAJ_UNITS] = {"traj_units", PARAM_CHOICE,
                           PARAM_WORDS("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
@@ -82,12 +82,11 @@ static const struct param recon_params[] = {
                      .help = "Receive coils: rss = root of the sum of squares; adaptive = sum weighted by the coils' "
                              "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the "
                              "same with ESPIRiT's maps, 0 outside the object; none = one image per coil."},
-    [RECON_VIRTUAL_COILS] = {"virtual_coils", PARAM_INT, .fallback = "auto", .min = 1, .max = 1024,
-                             PARAM_WORDS("auto", "none"),
-                             .help = "Coil compression: number of virtual coils, the combinations with the most "
-                                     "energy, that stand for the scan's; none = the scan's own; auto = as many as "
-                                     "hold 99 % of the energy where maps are used, and are no result, and the scan "
-                                     "has more than 12 coils, else none."},
+    [RECON_VIRTUAL_COILS] =
+        {"virtual_coils", PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, PARAM_WORDS("auto", "none"),
+         .help = "Coil compression: number of virtual coils, the combinations with the most "
+                 "energy, that replace the scan's; none = the scan's own; auto = as many as have 99 % of the energy, "
+                 "if maps are used but are not a result, and the scan has more than 12 coils, else none."},
     [RECON_OUTPUT] = {"output", PARAM_CHOICE, PARAM_WORDS("magnitude", "complex", "phase"), .fallback = "magnitude",
                       .help = "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need "
                               "coils=none, adaptive or sense."},
@@ -100,16 +99,16 @@ static const struct param recon_params[] = {
     [RECON_FRAMES] = {"frames", PARAM_INT, .fallback = "scan", .min = 1, .max = 65535, PARAM_WORDS("scan"),
                       .help = "A series in time: scan = an image for each repetition; a number = as many images, "
                               "into which all readouts are divided in the order in which they were acquired "
-                              "(golden-angle series), whatever repetition and average say."},
+                              "(golden-angle series), whatever their repetition and average."},
     [RECON_FRAME_READOUTS] = {"frame_readouts", PARAM_INT, .fallback = "auto", .min = 1, .max = 1 << 26, OR_AUTO(NULL),
                               .help = "The same as `frames`, by the number of readouts from one image to the next; "
-                                      "readouts after the last whole image are left out; auto = by `frames`."},
+                                      "readouts after the last complete image are ignored; auto = by `frames`."},
     [RECON_FRAME_BY] = {"frame_by", PARAM_CHOICE, PARAM_WORDS("count", "time"), .fallback = "count",
-                        .help = "Each image of `frames` takes in: count = equally many readouts; time = those of an "
-                                "equally long time, by their time stamps."},
+                        .help = "Each image of `frames` has: count = equally many readouts; time = those of an equally "
+                                "long time, by their time stamps."},
     [RECON_FRAME_WINDOW] = {"frame_window", PARAM_REAL, .fallback = "1", .min = 1, .max = 1000,
-                            .help = "Each image takes in so many times the readouts from one image to the next, "
-                                    "around them: above 1, images share readouts (sliding window)."},
+                            .help = "The readouts of each image, as a multiple of those from one image to the next, "
+                                    "centred on them: above 1, images share readouts (sliding window)."},
     [RECON_PREWHITEN] = {"prewhiten", PARAM_CHOICE, PARAM_WORDS("auto", "off"), .fallback = "auto",
                          .help = "Noise decorrelation between coils: auto = if the scan contains enough noise "
                                  "acquisitions; off."},
@@ -120,7 +119,7 @@ static const struct param recon_params[] = {
                                       "a + Y b)."},
     [RECON_OFF_RESONANCE] = {"off_resonance", PARAM_CHOICE, PARAM_WORDS("auto", "off"), .fallback = "auto",
                              .help = "Correction of off-resonance by the scan's field map: auto = by time segments, if "
-                                     "the scan brings one (`fieldmap`, in Hz); off."},
+                                     "the scan has one (`fieldmap`, in Hz); off."},
     [RECON_ENCODING] = {"encoding", PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1"),
                         .help = "Index of the encoding space to reconstruct, from 0; auto = the first with image "
                                 "data and a trajectory."},
@@ -162,8 +161,7 @@ const struct kind_step recon_steps[] = {
     [RECON_STEPS] = {.name = NULL},
 };
 
-/* A kernel that is to be found by its tolerance: that there is one. What is refused here is what nufft_create()
- * refuses. */
+/* Check that a kernel exists for the tolerance. Refuses the same values as nufft_create(). */
 static int kernel_check(const struct param_values *values)
 {
     const int width = (int)values->value[RECON_WIDTH].integer;
@@ -251,7 +249,7 @@ static int lengths_check(const struct param_values *values)
     return 0;
 }
 
-/* The division of a series, by one number. */
+/* The division of a series, from one parameter. */
 static int frames_check(const struct param_values *values)
 {
     const bool images = values->value[RECON_FRAMES].integer > 0, each = values->value[RECON_FRAME_READOUTS].integer > 0;

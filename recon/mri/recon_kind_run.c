@@ -1,4 +1,4 @@
-/* How jobs of kind "recon" are run: its row in the table of kinds. */
+/* The running half of kind "recon". */
 #include "recon/mri/plan_cache.h"
 #include "recon/mri/recon_ahead.h"
 #include "recon/mri/recon_kind.h"

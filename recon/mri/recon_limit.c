@@ -1,11 +1,11 @@
-/* The density weights of iterative methods. A density weight is the part of k-space that is nearest to a sample. Where
- * samples are further apart than the field of view resolves, it grows beyond the part of k-space that a sample tells
- * about, 1 / n along each axis: the normal operator's largest eigenvalue grows with it, and with that the number of
- * iterations and the noise of those few samples, while there is nothing more to fit. There weights are limited:
+/* The density weights of iterative methods. A density weight is the volume of k-space nearest to a sample. If samples
+ * are further apart than the field of view resolves, this exceeds the volume about which a sample has information, 1 /
+ * n along each axis. Larger weights only increase the normal operator's largest eigenvalue, and with it the number of
+ * iterations and the noise from those few samples. There weights are limited:
  *
  *   w_m <= min(distance to the next sample of the readout, 1/n) (1/n)^(dim - 1)
  *
- * as a part of the k-space that the trajectory covers (recon/mri/band.h), which the weights sum to on any scale. */
+ * in units in which the weights sum to the volume of k-space that the trajectory covers (recon/mri/band.h). */
 #include "recon/mri/band.h"
 #include "recon/mri/recon_gridder.h"
 
@@ -44,9 +44,8 @@ void gridder_limit(struct gridder *g, const struct frame *frame)
             }
         }
     if (limited)
-        recon_report_decide(
-            job, "weights", "limited",
-            "%zu of %zu samples lie further apart than the field of view resolves; an iterative method "
-            "converges faster, and to less noise, with their density weights limited to what they tell.",
-            limited, frame->samples);
+        recon_report_decide(job, "weights", "limited",
+                            "%zu of %zu samples lie further apart than the field of view resolves; an iterative method "
+                            "converges faster, and to less noise, with limited density weights for these.",
+                            limited, frame->samples);
 }

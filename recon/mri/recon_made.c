@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an image depends on beside its readouts and the parameters. Compared as bytes: set it to 0 before. */
+/* Everything that an image depends on besides its readouts and the parameters. Compared as bytes: set it to 0 before.
+ */
 struct made_key {
     int64_t dim, columns, coordinates, has_weights, mixed_coils, compressed, encoding, batch, complex_valued;
     int64_t n[3], out_n[3], channels;
@@ -22,7 +23,7 @@ struct recon_made {
     bool *coil_lives;
     int coils, plans;
     double overflowed, seconds;
-    json_t *report; /* of the job; its decisions and warnings are those of the images alone */
+    json_t *report; /* of the job; its decisions and warnings are those of the images only */
 };
 
 void recon_made_free(struct recon_made *made)
@@ -77,7 +78,7 @@ static bool frame_is_same(const struct frames *a, const struct frames *b, size_t
            memcmp(a->readouts + x->first, b->readouts + y->first, x->count * sizeof *a->readouts) == 0;
 }
 
-/* What the report says of the images' plan and decisions, where this one does not say it already. */
+/* Add the report's entries about the reused images' plan and decisions, unless they are present. */
 static void report_take(struct recon_job *job, const json_t *before)
 {
     const char *name;
@@ -166,8 +167,7 @@ int recon_made_keep(struct gridder *g)
     return 0;
 }
 
-const struct recon_made *recon_made_of(const void *ahead)
+const struct recon_begun *recon_begun_of(const void *ahead)
 {
-    const struct recon_made *const *first = ahead;
-    return ahead ? *first : NULL;
+    return ahead;
 }

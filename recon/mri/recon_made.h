@@ -1,25 +1,29 @@
-/* recon_made.h: images that a job on the beginning of a scan made, for the job on more of it. Only recon/mri/ includes
- * this.
+/* recon_made.h: images computed from the beginning of a scan, for a job on more of it. Only recon/mri/ includes this.
  *
- * A job takes every image that it would compute alike: from the same readouts, with the same decisions (unit of the
- * trajectory, whitening, sizes). What differs it computes itself. So an image has the same bits however the scan
- * arrived.
+ * A job reuses every image that it would compute identically: from the same readouts, with the same decisions (unit of
+ * the trajectory, whitening, sizes). It computes all others, so an image has the same bits however the scan arrived.
  */
 #ifndef MRIRECON_RECON_MADE_H
 #define MRIRECON_RECON_MADE_H
 
 #include "recon/mri/recon_gridder.h"
+#include "recon/mri/recon_parts.h"
 
 struct recon_made;
 
-/* Take from job->before the images that this job would compute alike, and what its report says of them; they are marked
- * in job->made. */
+/* Take from job->before the images that this job would compute identically, with their entries of the report, and mark
+ * them in job->made. */
 void recon_made_take(struct gridder *g);
 /* Move the job's images to *job->keep. Fails with ERR_NO_MEMORY. */
 int recon_made_keep(struct gridder *g);
 void recon_made_free(struct recon_made *made);
 
-/* What the newest job on a beginning has made; `ahead`: of recon_ahead_create(), or NULL. NULL: nothing. */
-const struct recon_made *recon_made_of(const void *ahead);
+/* What was computed of a beginning: the images of the newest job on it, and samples of the image after them. */
+struct recon_begun {
+    struct recon_made *made; /* NULL: none */
+    struct recon_feed feed;
+};
+/* Of recon_ahead_create(), whose first member it is. */
+const struct recon_begun *recon_begun_of(const void *ahead);
 
 #endif

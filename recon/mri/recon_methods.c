@@ -1,27 +1,23 @@
 /* The solvers behind parameter `method`, with the problem of one image or of a series. */
 #include "recon/mri/recon_iterative_inner.h"
 
+#include "gridding/base/vec.h"
+
 #include <math.h>
 
 enum { TIME_AXIS = 1u << 3, FALLING_FROM = 10, FALLING_ITERATIONS = 20 };
 
-/* Of 1 / L: the power method finds L from below, 0.95 of it after its iterations (tests/unit/test_iterative.c). */
+/* Of 1 / L: the power method approaches L from below, and reaches 0.95 of it (tests/unit/test_iterative.c). */
 static const double STEP = 0.9;
 
-/* A level of b that does not depend on how much of the field of view the object fills: sum |b|^2 / sum |b|. */
+/* A signal level of b that does not depend on the object's share of the field of view: sum |b|^2 / sum |b|. */
 static int signal_level(struct iterative *it, double *level)
 {
     double all = 0, squares = 0;
-    int rc = 0;
-    for (size_t image = 0; image < it->images_solved && rc == 0; image++) {
-        const size_t pixels = it->g->pixels;
-        rc = dev_download(it->job->dev, it->host, it->b + image * pixels, pixels * sizeof *it->host);
-        for (size_t i = 0; i < pixels && rc == 0; i++) {
-            const double square = (double)it->host[i].re * it->host[i].re + (double)it->host[i].im * it->host[i].im;
-            squares += square;
-            all += sqrt(square);
-        }
-    }
+    const size_t n = it->images_solved * it->g->pixels;
+    int rc = vec_size_sum(it->job->dev, n, it->b, &all);
+    if (rc == 0)
+        rc = vec_dot(it->job->dev, n, it->b, it->b, &squares);
     *level = all > 0 ? squares / all : 0;
     return rc;
 }
@@ -55,8 +51,9 @@ static int l1_wavelet(struct iterative *it, const struct op *op, const struct so
     return rc;
 }
 
-/* A weight that falls to its own, geometrically, during the first iterations: from 0, an undersampled series would need
- * many more until what its images share is in all of them. The minimum is that of the weight itself. */
+/* The weight decreases geometrically to its value during the first iterations: starting from 0, an undersampled series
+ * would need many more iterations until its images' common part is in all of them. The minimum is that of the final
+ * weight. */
 struct falling {
     struct prox prox;
 };
@@ -152,14 +149,14 @@ static int low_rank_vectors(int dim)
     return FISTA_VECTORS + LOW_RANK_VECTORS;
 }
 
-static const char of_level[] = "the image's signal level",
-                  few_spokes[] = "the method's default, which suits phantoms and scans of 4 to 16 times fewer spokes "
-                                 "than full sampling asks for",
-                  few_a_frame[] =
-                      "the method's default, which suits phantoms and series of 10 to 40 times fewer spokes "
-                      "an image than full sampling asks for";
+static const char
+    of_level[] = "the image's signal level",
+    few_spokes[] =
+        "the method's default, which suits phantoms and scans of 4 to 16 times fewer spokes than full sampling",
+    few_a_frame[] = "the method's default, which suits phantoms and series of 10 to 40 times fewer spokes an image "
+                    "than full sampling";
 
-/* By the parameter's choices. */
+/* In the order of the parameter's choices. */
 static const struct method methods[] = {
     [RECON_METHOD_CG_SENSE] = {cg_sense, cg_vectors, false, 20, 3e-3, 5e-3, "the normal operator's largest eigenvalue",
                                few_spokes},

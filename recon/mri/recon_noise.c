@@ -16,7 +16,7 @@ static bool cholesky(int n, double (*a)[2])
         double(*row)[2] = a + (size_t)j * (size_t)n, before = row[j][0];
         for (int k = 0; k < j; k++)
             row[j][0] -= row[k][0] * row[k][0] + row[k][1] * row[k][1];
-        /* What is left of a coil's noise after the others explain it: below this share it is rounding. */
+        /* Relative limit of a coil's noise that is independent of the other coils': below it is rounding error. */
         if (!(row[j][0] > 1e-9 * before) || !isfinite(row[j][0]))
             return false;
         row[j][0] = sqrt(row[j][0]);
@@ -90,7 +90,7 @@ static void covariance_add(const struct recon_job *job, const struct scan_readou
         }
 }
 
-/* Sum up all noise readouts of `n` coils; *samples receives how many samples they had. */
+/* Sum over all noise readouts of `n` coils; *samples: their number of samples. */
 static int covariance_measure(const struct recon_job *job, int n, double (*covariance)[2], size_t *samples)
 {
     *samples = 0;
@@ -111,7 +111,7 @@ static int covariance_measure(const struct recon_job *job, int n, double (*covar
     return 0;
 }
 
-/* Without noise acquisitions: does the header name a noise measurement that is not here? */
+/* Without noise acquisitions: whether the header refers to a noise measurement in another file. */
 static void noise_absent(struct recon_job *job)
 {
     if (job->scan.xml && strcasestr(job->scan.xml, "dependencyType>noise<"))
@@ -120,7 +120,8 @@ static void noise_absent(struct recon_job *job)
                           "decorrelated.");
 }
 
-/* Whether the coils of all frames are decorrelated alike; false: a warning says why not, if that was not asked for. */
+/* Whether the coils of all frames can be decorrelated in the same way; false: a warning says why, unless the parameters
+ * disable it. */
 static bool noise_applies(struct recon_job *job)
 {
     const int n = job->frames->frame[0].coils;

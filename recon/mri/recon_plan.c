@@ -1,5 +1,5 @@
-/* The plan that an image is gridded with: the one before where the trajectory is the same, the last job's, or a new one
- * with its density compensation; and what is reported of it. */
+/* The plan with which an image is gridded: the previous one if the trajectory is the same, the last job's, or a new one
+ * with its density compensation; and its part of the report. */
 #include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/clock.h"
@@ -14,15 +14,17 @@
 
 void gridder_plan_drop(struct gridder *g)
 {
+    plan_parts_free(&g->own_parts);
     if (!g->kept)
         nufft_free(g->plan);
+    g->parts = NULL;
     g->plan = NULL;
     g->kept = false;
     stack_free(g->stack, g->job->dev);
     g->stack = NULL;
 }
 
-/* From cycles per pixel of the encoding, as the file has them, to those of the image, with gradient delays. */
+/* Convert from cycles per pixel of the encoding to those of the image, with gradient delays. */
 static void rescale(struct gridder *g, const struct frame *frame)
 {
     const size_t samples = frame->samples;
@@ -34,7 +36,7 @@ static void rescale(struct gridder *g, const struct frame *frame)
             g->k[m * dim + d] = (float)((double)g->k[m * dim + d] * job->out_k[d]);
 }
 
-/* Samples that the image's k-space does not hold (its voxels are larger than the encoding's) get no weight. */
+/* Samples outside the image's k-space (its voxels are larger than the encoding's) get weight 0. */
 static void leave_out(struct gridder *g, size_t samples)
 {
     struct recon_job *job = g->job;
@@ -48,11 +50,10 @@ static void leave_out(struct gridder *g, size_t samples)
             g->weights[m] = 0;
     }
     if (out)
-        recon_report_decide(
-            job, "resolution", "reconSpace",
-            "The image's voxels are larger than the encoded ones; %zu of %zu samples lie outside its k-space "
-            "and are left out.",
-            out, samples);
+        recon_report_decide(job, "resolution", "reconSpace",
+                            "The image's voxels are larger than the encoded ones; %zu of %zu samples are outside its "
+                            "k-space and are ignored.",
+                            out, samples);
 }
 
 static void plan_report(struct gridder *g)
@@ -78,11 +79,11 @@ static void plan_report(struct gridder *g)
                           "needs %g at least.",
                           info.oversampling, asked, least);
     if (info.expected_error > tolerance)
-        recon_report_warn(
-            g->job,
-            "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than the tolerance "
-            "of %g: a wider kernel or more oversampling reduces the error, down to float32 rounding.",
-            info.width, info.oversampling, info.expected_error, tolerance);
+        recon_report_warn(g->job,
+                          "The kernel (%d cells, oversampling %.3g) has an expected error of %.2g of the image, more "
+                          "than the tolerance "
+                          "of %g: a wider kernel or more oversampling reduces the error, down to float32 rounding.",
+                          info.width, info.oversampling, info.expected_error, tolerance);
 }
 
 void gridder_report_overflow(struct gridder *g)
@@ -116,8 +117,7 @@ void gridder_report_overflow(struct gridder *g)
         recon_report_decide(job, "overflow", "none", "There is no GPU, so no sample overflows: the CPU grids all.");
 }
 
-/* What the plan for the frame in g->k depends on. */
-static void key_fill(const struct gridder *g, const struct frame *frame, struct plan_key *key)
+void gridder_key(const struct gridder *g, const struct frame *frame, struct plan_key *key)
 {
     const struct recon_job *job = g->job;
     memset(key, 0, sizeof *key);
@@ -181,7 +181,7 @@ static void stack_report(const struct gridder *g)
             g->stack->partitions, g->stack->samples);
 }
 
-/* Make weights and plan for the trajectory in g->k. *key may turn out to be one of three dimensions. */
+/* Create weights and plan for the trajectory in g->k. *key may become three-dimensional. */
 static int plan_make(struct gridder *g, const struct frame *frame, struct plan_key *key, const struct plan_key *space,
                      const struct plan_arrays *arrays, double base, double span)
 {
@@ -217,7 +217,7 @@ static int plan_make(struct gridder *g, const struct frame *frame, struct plan_k
     return rc;
 }
 
-/* The plan for the trajectory in g->k (encoded units; brought to the image's here), and the file's weights in
+/* The plan for the trajectory in g->k (in encoding units, converted to the image's here) and the file's weights in
  * g->weights: the last job's, or a new one. */
 static int plan_get(struct gridder *g, const struct frame *frame, double base, double span)
 {
@@ -227,7 +227,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     struct plan_key key, space;
     json_t *decisions = NULL;
     double start = clock_seconds();
-    key_fill(g, frame, &key);
+    gridder_key(g, frame, &key);
     space = key;
     gridder_plan_drop(g);
     int rc = stack_find(&g->stack, g, frame, g->k);
@@ -252,7 +252,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
         rc = plan_make(g, frame, &key, &space, &arrays, base, span);
         decisions = recon_report_back(job, before);
         if (rc == 0)
-            g->kept = plan_cache_keep(cache, job->dev, g->plan, decisions);
+            g->kept = plan_cache_keep(cache, job->dev, g->plan, g->weights, decisions);
         else
             plan_cache_clear(cache);
         json_decref(decisions);
@@ -261,11 +261,6 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     if (rc == 0)
         plan_report(g);
     return rc;
-}
-
-const float *gridder_k(const struct gridder *g)
-{
-    return g->job->hash ? g->planned_k : g->k;
 }
 
 int gridder_plan(struct gridder *g, size_t f, double base, double span)

@@ -1,5 +1,5 @@
-/* A job's progress while it runs, and the report that goes with every result: what was done, what was decided and why,
- * and the time of each step. */
+/* A job's progress while it runs, and the report of every job: steps with their times, decisions with reasons,
+ * warnings. */
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 enum {
-    MOST_ENTRIES = 32 /* decisions and warnings kept; a series of a thousand images must not bring a thousand each */
+    MOST_ENTRIES = 32 /* limit of decisions and of warnings: a series of a thousand images must not add a thousand */
 };
 
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,

@@ -1,12 +1,13 @@
-/* Iterative methods of a series: all images of one place, alike but for the time, are solved for together. Of images t:
+/* Iterative methods of a series: all images of one position, which differ only in time, are solved together. Of images
+ * t:
  *
- *   S     from the mean over t of the coil images    coil maps: what moves is the same for all coils
+ *   S     from the mean over t of the coil images    coil maps: motion is the same for all coils
  *   b_t   = s_t sum_j conj(S_j) A_t' W_t y_tj         the right sides
- *   N     = diag(s_t N_t), s_t = L / L_t              the normal operators, each with the step that suits it: L_t is
+ *   N     = diag(s_t N_t), s_t = L / L_t              the normal operators, each with its optimal step: L_t is
  * the largest eigenvalue of N_t, L the largest of these x     = argmin sum_t s_t |A_t S x_t - y_t|^2_W + g(x)
  *
- * Coil images are gridded twice, once for the maps and once for b: those of all t together would take more memory than
- * all else. Images on one trajectory share its normal operator's kernel. */
+ * Coil images are gridded twice, once for the maps and once for b: those of all t together would need more memory than
+ * everything else. Images on one trajectory share its normal operator's kernel. */
 #include "recon/mri/recon_iterative_inner.h"
 
 #include "gridding/base/clock.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of a series' progress: once the maps' images are gridded, the maps are there, the right sides. */
+/* A series' progress after gridding the images for the maps, after the maps, and after the right sides. */
 static const double done_images = 0.15, done_maps = 0.20, done_sides = 0.30;
 
 struct series {
@@ -34,14 +35,14 @@ struct series {
     struct iterative_op op; /* of one image */
 };
 
-/* ---- which images are a series ---- */
+/* ---- the images of a series ---- */
 
 static const struct scan_readout *first_of(const struct recon_job *job, size_t f)
 {
     return &job->scan.readouts[job->frames->readouts[job->frames->frame[f].first]];
 }
 
-/* Whether time is told by the repetition; else by the phase of the cardiac cycle. */
+/* Whether time is the repetition; else it is the phase of the cardiac cycle. */
 static bool time_is_repetition(const struct recon_job *job)
 {
     for (size_t f = 1; f < job->frames->count; f++)
@@ -77,7 +78,7 @@ static int hash_compare(const void *pa, const void *pb)
     return (a > b) - (a < b);
 }
 
-/* The trajectories among all images, at most `longest` of which are kept at a time. */
+/* The number of different trajectories among all images, of which at most `longest` are kept at a time. */
 static int kernels_count(struct gridder *g)
 {
     const struct recon_job *job = g->job;
@@ -110,7 +111,7 @@ int series_sizes(struct gridder *g)
             if (same && job->frames->frame[i].coils != job->frames->frame[f].coils)
                 return err_set(ERR_COILS_DIFFER,
                                "Parameter method=%s needs as many coils in every image of a series, but image %zu has "
-                               "%d and image %zu %d. method=tv makes each image alone.",
+                               "%d and image %zu %d. method=tv computes each image alone.",
                                job->request->values->value[RECON_METHOD].text, i, job->frames->frame[i].coils, f,
                                job->frames->frame[f].coils);
         }
@@ -123,8 +124,8 @@ int series_sizes(struct gridder *g)
             "in time (frames=N or frame_readouts=N), or pass method=tv.",
             job->request->values->value[RECON_METHOD].text);
     recon_report_decide(job, "time", repetition ? "repetition" : "phase",
-                        "%zu images, alike but for the %s, are solved for together.", g->longest,
-                        repetition ? "repetition" : "phase, as there is one repetition");
+                        "%zu images, which differ only in the %s, are solved together.", g->longest,
+                        repetition ? "repetition" : "phase, because there is one repetition");
     return kernels_count(g);
 }
 
@@ -173,7 +174,7 @@ static int series_open(struct series *s, struct iterative *it, size_t lead)
     return 0;
 }
 
-/* Of the plan's trajectory: its normal operator's kernel and eigenvalue, unless they are the last image's. */
+/* The normal operator's kernel and eigenvalue of the plan's trajectory, unless they are the last image's. */
 static int kernel_keep(struct series *s, size_t t)
 {
     struct iterative *it = s->it;
@@ -208,7 +209,7 @@ static int grid(struct series *s, size_t i, double from, double span)
     return rc == 0 ? iterative_tell(it, begin + each, 0, 0) : rc;
 }
 
-/* it->maps from the mean of all coil images; the kernels. */
+/* it->maps from the mean of all coil images; and the kernels. */
 static int maps_make(struct series *s, int coils)
 {
     struct iterative *it = s->it;
@@ -229,7 +230,7 @@ static int maps_make(struct series *s, int coils)
     return rc;
 }
 
-/* Weigh each image's part by s_t, and have it->largest be L. */
+/* Weight each image's part by s_t, and set it->largest to L. */
 static int kernels_scale(struct series *s)
 {
     struct iterative *it = s->it;
@@ -285,7 +286,9 @@ static int solve(struct series *s, int coils)
     struct iterative *it = s->it;
     const size_t all = s->count * it->g->pixels;
     const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
-    int rc = sense_open(&s->sense, it->job->dev, it->normal, it->g->pixels, coils, it->batch, it->maps);
+    int rc =
+        sense_open(&s->sense, it->job->dev, it->normal, it->g->pixels, it->planes, coils, it->batch, it->maps, false);
+    it->parts = s->sense.parts;
     s->sense.ask = iterative_ask;
     s->sense.context = it;
     if (rc == 0)

@@ -1,5 +1,4 @@
-/* recon_steps.h: one job of kind "recon", and the steps that recon/mri/run.c takes it through. Only recon/ includes
- * this.
+/* recon_steps.h: one job of kind "recon", and its steps, which recon/mri/run.c calls. Only recon/ includes this.
  */
 #ifndef MRIRECON_RECON_STEPS_H
 #define MRIRECON_RECON_STEPS_H
@@ -13,15 +12,15 @@
 
 #include <jansson.h>
 
-/* Each step fills its part and reads those above it. */
+/* Each step fills its members and reads those above. */
 struct recon_job {
     struct dev *dev;
     const struct job_request *request;
     const struct job_listener *listener; /* may be NULL */
     double begun;                        /* clock_seconds() */
-    double done, share;                  /* progress: before the running part of the table in run.c, and of it */
+    double done, share;                  /* progress before the running part of the table in run.c, and its share */
 
-    const struct recon_input *input; /* what was read; NULL: the scan is the caller's */
+    const struct recon_input *input; /* of read(); NULL: the scan is the caller's */
     struct scan scan;                /* step "decode" */
     size_t scan_bytes;
 
@@ -35,27 +34,30 @@ struct recon_job {
 
     double scale[3];  /* step "trajectory": of the file's trajectory to cycles per pixel */
     int columns;      /* of the file's trajectory */
-    int coordinates;  /* of them; 2 of a 3-D scan whose partitions (kspace_encode_step_2) tell kz, else `dim` */
-    bool has_weights; /* column `dim` holds density weights, and they are to be used or may be */
+    int coordinates;  /* of them; 2 in a 3-D scan whose kz follows from the partition (kspace_encode_step_2), else `dim`
+                       */
+    bool has_weights; /* column `dim` contains density weights, and the parameters allow their use */
     uint64_t *hash;   /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
 
-    /* step "noise": what coils are made of the scan's: mix [coils][mixed_coils], by whitening, compression or both.
+    /* step "noise": the job's coils from the scan's, by whitening, compression or both: mix [coils][mixed_coils].
      * mixed_coils 0: they are the scan's own. */
     int mixed_coils;
     struct c32 *mix;
     double delay[3]; /* gradient delays x, y, xy, in samples */
-    bool compressed; /* to fewer, virtual coils, which frame->coils counts from then on */
+    bool compressed; /* to fewer, virtual coils; frame->coils is then their number */
 
-    struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
-    bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
+    struct recon_cache *cache; /* step "images": the request's; NULL: no cache */
+    bool *coil_lives;          /* step "images", [coils]: the coil has a sample that is not 0 */
     struct image_series *images;
-    struct image_series *maps;       /* of the same images: a channel for each coil; NULL: not asked for */
-    bool *made;                      /* step "images", [frames]: the image is in the series */
-    size_t shown;                    /* images from the first on that are */
-    const struct recon_made *before; /* what was made of the scan's beginning (recon_made.h); NULL: nothing */
+    struct image_series *maps;       /* of the same images: a channel for each coil; NULL: not requested */
+    bool *made;                      /* step "images", [frames]: the image is complete */
+    size_t shown;                    /* number of complete images from the first on */
+    const struct recon_made *before; /* images of the scan's beginning (recon_made.h); NULL: none */
     size_t decisions, warnings;      /* in the report when step "images" began */
-    struct recon_made **keep;        /* the scan is a beginning: what was made of it goes there; NULL: it is not */
-    uint64_t most_bytes;             /* that the files of the results may take */
+    const struct recon_feed *fed;    /* what was gridded ahead (recon_parts.h); NULL: nothing */
+    struct recon_feed *feed;         /* grid ahead, into this, and make no image; NULL: make the images */
+    struct recon_made **keep;        /* the scan is a beginning: receives its images; NULL: it is complete */
+    uint64_t most_bytes;             /* limit of the results' files */
     json_t *report;
 };
 
@@ -65,7 +67,7 @@ int recon_compress(struct recon_job *job);
 int recon_delay(struct recon_job *job);
 int recon_images(struct recon_job *job);
 
-/* The job's parameter, by its place. */
+/* The job's parameter, by its index. */
 static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
 {
     return job->request->values->value[param].integer;
@@ -104,19 +106,19 @@ static inline bool recon_iterates(const struct recon_job *job)
     return recon_choice(job, RECON_METHOD) != RECON_METHOD_ADJOINT;
 }
 
-/* Whether all images of a series are solved for together. */
+/* Whether all images of a series are solved together. */
 static inline bool recon_series(const struct recon_job *job)
 {
     return recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
 }
 
-/* The number of threads for a pass over this many samples: for few, one thread is faster than starting others. */
+/* The number of threads for a pass over this many samples: for few, one thread is faster. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
     return samples > 1 << 18 ? dev_threads(job->dev) : 1;
 }
 
-/* Run a job on a scan that is decoded already and stays the caller's. Fails as kind_run.run() and kind_check(). */
+/* Run a job on a decoded scan, which stays the caller's. Fails as kind_run.run() and kind_check(). */
 int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);
 
@@ -126,14 +128,19 @@ void recon_input_free(void *input);
 int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
               const struct job_listener *listener, const void *input);
 
-/* Make the images of the beginning of a scan; `before` (NULL: none) is what was made of a shorter one. *out: the
- * caller's. Fails likewise. */
+/* Compute the images of the beginning of a scan; `before` (NULL: none): those of a shorter one; `feed`: what was
+ * gridded of it. *out: the caller's. Fails likewise. */
 struct recon_made;
+struct recon_feed;
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before);
+                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before,
+                   const struct recon_feed *feed);
+/* Grid of the beginning of a scan what can be, and add it to `feed`. Fails likewise. */
+int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan);
 
-/* Warn where readouts that are divided in time leave images with a wedge of k-space (recon_cover.c). Fails with
- * ERR_NO_MEMORY. */
+/* Warn if images of a series divided in time cover only a wedge of k-space (recon_cover.c). Fails with ERR_NO_MEMORY.
+ */
 int recon_cover_warn(struct recon_job *job);
 
 /* ---- trajectories of one frame (recon_traj.c) ---- */
@@ -141,23 +148,22 @@ int recon_cover_warn(struct recon_job *job);
 /* Samples of the frame's readouts before each: offsets[frame->count + 1]. */
 void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets);
 
-/* k[samples][dim] in cycles per pixel of the encoding; weights[samples] from the file's column (NULL: not wanted). */
+/* k[samples][dim] in cycles per pixel of the encoding; weights[samples] from the file's column (NULL: not needed). */
 void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
                         float *weights);
 
-/* Whether readout i + 1 of the frame goes on where readout i ended: the next segment of the same line, and no jump in k
- * (some count their spokes as segments). */
+/* Whether readout i + 1 of the frame continues readout i: it is the next segment of the same line, without a jump in k
+ * (some scans count their spokes as segments). */
 bool recon_readout_continues(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
                              const float *k, size_t i);
 
-/* The frame as curves of one length: readouts, or arms that the file stores as several consecutive segments. False
- * where lengths differ. */
+/* The frame as curves of one length: readouts, or arms stored as several consecutive segments. False if lengths differ.
+ */
 bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                         size_t *curves, size_t *samples);
 
-/* Density weights of the frame, for k[samples][dim] in cycles per pixel of the encoding. `weights` holds the file's
- * where the job has them. Progress runs from `base` over `span` of the images. Fails as dcf_analytic() and dcf_pipe()
- * do.
+/* Density weights of the frame, for k[samples][dim] in cycles per pixel of the encoding. `weights` contains the file's
+ * if the job has them. Progress runs from `base` over `span` of the images. Fails as dcf_analytic() and dcf_pipe() do.
  */
 int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                         float *weights, double base, double span);
@@ -167,41 +173,39 @@ void recon_delay_apply(const struct recon_job *job, const struct frame *frame, c
 
 /* ---- coils (coils.c) ---- */
 
-/* One coil of a readout: out[frames_kept(readout)], mixed from the scan's coils where the job has a matrix. */
+/* One coil of a readout: out[frames_kept(readout)], mixed from the scan's coils if the job has a matrix. */
 void recon_coil_mix(const struct recon_job *job, const struct scan_readout *readout, int coil, struct c32 *out);
 
-/* Gather one coil of a frame, mixed where the job has a matrix: out[samples]. Notes in job->coil_lives whether the
- * coil has a signal. Fails with ERR_DATA_NONFINITE. */
+/* Gather one coil of a frame, mixed if the job has a matrix: out[samples]. Records in job->coil_lives whether the coil
+ * has a signal. Fails with ERR_DATA_NONFINITE. */
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
 
 /* After all coils of all frames were gathered: warn of those that contain only zeros. */
 void recon_coils_report(struct recon_job *job, int coils);
 
-/* The samples of one coil of a readout that the discards leave: [frames_kept(readout)]. */
+/* The samples of one coil of a readout without the discarded ones: [frames_kept(readout)]. */
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);
 bool recon_any_nonfinite(const struct c32 *data, size_t count);
 int recon_data_nonfinite(const struct scan_readout *readout); /* sets ERR_DATA_NONFINITE */
 
 /* The inverse of Cholesky's factor of the lower triangle of Hermitian covariance[n][n], which is overwritten:
- * out[n][n], lower triangular, scaled so that the coils' mean noise power stays what it was. 1 where the covariance is
- * not positive definite. Fails with ERR_NO_MEMORY. */
+ * out[n][n], lower triangular, scaled so that the coils' mean noise power stays the same. Returns 1 if the covariance
+ * is not positive definite. Fails with ERR_NO_MEMORY. */
 int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
 
-/* Whether the coils are combined with maps that the scan brings (recon_given.c): coils=adaptive asks for those of its
- * own method. */
+/* Whether the coils are combined with the scan's own maps (recon_given.c); coils=adaptive uses estimated ones. */
 static inline bool recon_maps_given(const struct recon_job *job)
 {
     return job->scan.maps && recon_choice(job, RECON_COILS) != RECON_COILS_ADAPTIVE;
 }
 
-/* These maps, for images of n[] pixels, as large as those of the encoding: maps[coils][z][y][x], device memory;
- * *support: the share of pixels that have one. Fails with ERR_COILS_DIFFER, ERR_DATA_NONFINITE, ERR_NO_MEMORY,
- * ERR_DEVICE. */
+/* These maps, for images of n[] pixels, with the voxels of the encoding: maps[coils][z][y][x], device memory; *support:
+ * the share of pixels with a map. Fails with ERR_COILS_DIFFER, ERR_DATA_NONFINITE, ERR_NO_MEMORY, ERR_DEVICE. */
 int recon_given_maps(const struct recon_job *job, int coils, const int n[3], struct c32 *maps, double *support);
 
-/* Whether what the scan brings for each pixel fits the encoding that is reconstructed: it is of the first one's matrix.
- * Fails with ERR_MALFORMED_FILE. */
+/* Check that the scan's coil or field map fits the reconstructed encoding: it has the first encoding's matrix. Fails
+ * with ERR_MALFORMED_FILE. */
 int recon_given_check(const struct recon_job *job, const char *what);
 
 /* ---- report (recon_report.c) ---- */
@@ -211,7 +215,7 @@ int recon_given_check(const struct recon_job *job, const char *what);
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations);
 int recon_report_create(json_t **out);
-void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to what is there */
+void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to an existing value */
 void recon_report_number(struct recon_job *job, const char *name, double value);
 void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
     __attribute__((format(printf, 4, 5)));

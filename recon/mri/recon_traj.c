@@ -1,4 +1,4 @@
-/* Step "trajectory": finds the meaning of the trajectory's columns and its unit, and checks every number of it. */
+/* Step "trajectory": determines the meaning of the trajectory's columns and its unit, and checks every number. */
 #include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
@@ -8,7 +8,7 @@
 
 /* ---- columns ---- */
 
-/* Most partitions (different kspace_encode_step_2) that the readouts of one image have. */
+/* The largest number of partitions (different kspace_encode_step_2) of an image's readouts. */
 static int partitions_count(const struct recon_job *job)
 {
     int most = 0;
@@ -45,8 +45,8 @@ static int partitions_take(struct recon_job *job, int partitions)
     return 0;
 }
 
-/* A matrix with z > 1, and no kz. Which way out is right depends on whether the readouts count partitions: with z = 1
- * these would all be summed into one image. */
+/* A matrix with z > 1, and no kz. The right advice depends on whether the readouts count partitions: with z = 1 these
+ * would all be summed into one image. */
 static int kz_missing(struct recon_job *job)
 {
     int partitions = partitions_count(job);
@@ -120,22 +120,45 @@ static void extremes_join(struct extremes *into, const struct extremes *from, in
     }
 }
 
+/* The largest magnitude of column `c`, as bits. Inlined for each number of columns, so that the loop is vectorised. */
+static inline uint32_t column_most(const float *k, size_t samples, size_t columns, size_t c)
+{
+    uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (size_t s = 0; s < samples; s++) {
+        uint32_t bits;
+        memcpy(&bits, k + s * columns + c, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+static inline void columns_scan(const float *k, size_t samples, size_t columns, uint32_t most[4], float *least,
+                                float *greatest)
+{
+    float low = INFINITY, high = -INFINITY;
+    for (size_t c = 0; c < columns; c++)
+        most[c] = column_most(k, samples, columns, c);
+    for (size_t s = 0; s < samples; s++) {
+        const float last = k[s * columns + columns - 1];
+        low = last < low ? last : low;
+        high = last > high ? last : high;
+    }
+    *least = low;
+    *greatest = high;
+}
+
 static void readout_scan(const float *k, size_t samples, int columns, size_t at, struct extremes *found)
 {
     uint32_t most[4] = {0};
-    float least = INFINITY, greatest = -INFINITY;
-    for (size_t s = 0; s < samples; s++)
-        for (int c = 0; c < columns; c++) {
-            uint32_t bits;
-            memcpy(&bits, k + s * (size_t)columns + (size_t)c, sizeof bits);
-            bits &= 0x7fffffff;
-            most[c] = bits > most[c] ? bits : most[c];
-        }
-    for (size_t s = 0; s < samples; s++) {
-        float last = k[s * (size_t)columns + (size_t)columns - 1];
-        least = last < least ? last : least;
-        greatest = last > greatest ? last : greatest;
-    }
+    float least, greatest;
+    if (columns == 2)
+        columns_scan(k, samples, 2, most, &least, &greatest);
+    else if (columns == 3)
+        columns_scan(k, samples, 3, most, &least, &greatest);
+    else
+        columns_scan(k, samples, (size_t)columns, most, &least, &greatest);
     struct extremes here = {.least = least, .greatest = greatest, .least_at = at};
     here.level = recon_level(least, greatest);
     here.longer = samples > 1;
@@ -217,13 +240,13 @@ static int positions_check(const struct recon_job *job, const struct extremes *f
     return 0;
 }
 
-/* The unit follows from the largest |k| of each axis alone: `dim` samples tell as much as all. */
+/* The unit follows from the largest |k| of each axis alone: `dim` samples suffice. */
 static int unit_decide(struct recon_job *job, const struct extremes *found)
 {
     float k[3][3] = {{0}};
     double fov_m[3];
     struct traj_unit_found unit;
-    /* An assumed field of view tells no unit of length. */
+    /* With an assumed field of view, units of length cannot be determined. */
     bool assumed = job->scan.header->headless && !*job->request->values->value[RECON_FOV_MM].text;
     for (int d = 0; d < 3; d++)
         fov_m[d] = assumed ? 0 : (double)job->encoding->fov_mm[d] / 1000;
@@ -247,7 +270,7 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
     return 0;
 }
 
-/* Partitions that the trajectory does not distinguish become one image. */
+/* Partitions without a kz are summed into one image. */
 static int partitions_check(struct recon_job *job, const struct extremes *found)
 {
     int partitions = partitions_count(job);

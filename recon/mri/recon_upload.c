@@ -1,4 +1,4 @@
-/* Coils of an image on their way to the device. */
+/* Uploads of an image's coils to the device. */
 #include "recon/mri/recon_gridder.h"
 
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first)

@@ -34,7 +34,7 @@ static int may_be_kz(const struct recon_job *job, const struct extremes *found)
         (double)found->least, acquisition);
 }
 
-/* dcf=auto: *used is whether the column is taken for weights. */
+/* dcf=auto: *used: whether the column is used as weights. */
 static int guess(struct recon_job *job, const struct extremes *found, bool *used)
 {
     int last = job->columns - 1;
@@ -94,12 +94,12 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
 
 /* ---- weights that compensate for nothing ---- */
 
-/* Weights should make the density of samples even: their sum over the inner part of k-space and their sum over a shell
- * farther out should be in about the proportion of the volumes. Windows that fall towards the edge change this by less
- * than 2, missing weights of a radial scan by 6. Radii are fractions of the largest |k| along each axis. */
+/* Weights should compensate for the density of samples, so their sums over the inner part of k-space and over an outer
+ * shell should be about proportional to the volumes. Windows that fall off towards the edge change this ratio by a
+ * factor below 2, missing weights of a radial scan by 6. Radii are fractions of the largest |k| along each axis. */
 static const double inner = 0.15, shell[2] = {0.3, 0.6}, most_uneven = 4;
 
-enum { LEAST_SAMPLES = 200, MOST_SAMPLES = 1 << 20 /* of one image; enough to tell by */ };
+enum { LEAST_SAMPLES = 200, MOST_SAMPLES = 1 << 20 /* of one image, for a reliable decision */ };
 
 struct balance {
     double inner, shell; /* sums of weights */

@@ -1,5 +1,5 @@
-/* recon_weights.h: what the column after the coordinates of a trajectory holds, by what step "trajectory"
- * (recon_traj.c) finds in one pass over all trajectories. */
+/* recon_weights.h: the meaning of the column after a trajectory's coordinates, from statistics that step "trajectory"
+ * (recon_traj.c) collects in one pass over all trajectories. */
 #ifndef MRIRECON_RECON_WEIGHTS_H
 #define MRIRECON_RECON_WEIGHTS_H
 
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What one pass over all trajectories of the job's readouts finds. Floats are kept as their bits without the sign,
- * which order as magnitudes do; NaN and infinity lie above all. */
+/* Statistics of all trajectories of the job's readouts. Floats are stored as their bits without the sign, which order
+ * as magnitudes do; NaN and infinity lie above all. */
 struct extremes {
     uint32_t most[4];      /* per column */
     size_t most_at[4];     /* index into frames->readouts */

@@ -1,6 +1,7 @@
 /* Runs one job of kind "recon": a table of steps over one struct recon_job. */
 #include "recon/mri/recon_made.h"
 #include "recon/mri/recon_kind.h"
+#include "recon/mri/recon_parts.h"
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/clock.h"
@@ -18,7 +19,7 @@ struct recon_input {
     double seconds, finished; /* duration of reading, and when it ended */
 };
 
-/* The values that the parameters add to the file; recon_check() has accepted them. */
+/* The reader's options from the parameters; recon_check() has accepted them. */
 static void wanted_fill(struct scan_wanted *wanted, const struct param_values *values)
 {
     double size[3], fov_mm[3];
@@ -100,7 +101,7 @@ static int decode(struct recon_job *job)
 
 /* ---- step "sort" ---- */
 
-/* The points at which the image is wanted: see recon_images.c. */
+/* The points at which the image is computed: see recon_images.c. */
 static void matrix_choose(struct recon_job *job)
 {
     const struct scan_encoding *e = job->encoding;
@@ -230,8 +231,8 @@ static void division_report(struct recon_job *job, const struct frames_division 
     }
     snprintf(text, sizeof text, "%d", last->repetition + 1);
     recon_report_decide(job, "frames", text,
-                        "As asked for: the readouts in the order of acquisition, divided by %s, whatever the counters "
-                        "repetition and average say; %zu to %zu readouts an image, %zu left over at the end.",
+                        "As requested: the readouts in the order of acquisition, divided by %s, whatever their "
+                        "counters of repetition and average; %zu to %zu readouts an image, %zu left over at the end.",
                         division->by_time ? "time" : "count", least, most, frames->left_over);
 }
 
@@ -266,6 +267,11 @@ static int coils_prepare(struct recon_job *job)
 
 /* ---- the job ---- */
 
+static int images(struct recon_job *job)
+{
+    return job->feed ? recon_feed_add(job) : recon_images(job);
+}
+
 /* Run the steps from `first` to `last`. Those of the images are interleaved, image by image, and report their own
  * progress. */
 static const struct {
@@ -276,7 +282,7 @@ static const struct {
     {RECON_STEP_SORT, RECON_STEP_SORT, sort},
     {RECON_STEP_TRAJECTORY, RECON_STEP_TRAJECTORY, recon_trajectory},
     {RECON_STEP_NOISE, RECON_STEP_NOISE, coils_prepare},
-    {RECON_STEP_DENSITY, RECON_STEP_SOLVE, recon_images},
+    {RECON_STEP_DENSITY, RECON_STEP_SOLVE, images},
 };
 
 static int steps_run(struct recon_job *job)
@@ -292,7 +298,7 @@ static int steps_run(struct recon_job *job)
         double start = clock_seconds();
         if (rc == 0)
             rc = parts[i].run(job);
-        /* The scan's may have been read before; the images' own stages are told one by one. */
+        /* The scan may have been read before the job; the stages of the images are reported one by one. */
         if (single && parts[i].run != decode)
             recon_report_stage(job, recon_steps[parts[i].first].name, clock_seconds() - start);
         job->done += job->share;
@@ -311,7 +317,7 @@ static void image_result_free(void *images)
     image_series_free(images);
 }
 
-/* Hand over a series as a result, if it was asked for. */
+/* Move a series to the results, if it was requested. */
 static void result_give(struct job_outcome *out, const struct recon_job *job, enum recon_result result,
                         struct image_series **series)
 {
@@ -333,13 +339,19 @@ static void job_free(struct recon_job *job)
     frames_free(job->frames);
 }
 
-/* All steps; the report is there unless it is this that fails. */
+static void begun_take(struct recon_job *job, const struct recon_begun *begun)
+{
+    job->before = begun->made;
+    job->fed = &begun->feed;
+}
+
+/* Run all steps. A report exists unless creating it fails. */
 static int job_steps(struct recon_job *job)
 {
     int rc = recon_report_create(&job->report);
     job->begun = job->request->begun > 0 ? job->request->begun : clock_seconds();
     if (job->request->ahead)
-        job->before = recon_made_of(job->request->ahead);
+        begun_take(job, recon_begun_of(job->request->ahead));
     if (rc != 0)
         return rc;
     json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
@@ -364,10 +376,26 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
 }
 
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before)
+                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before,
+                   const struct recon_feed *feed)
 {
-    struct recon_job job = {
-        .dev = dev, .request = request, .listener = listener, .scan = *scan, .before = before, .keep = out};
+    struct recon_job job = {.dev = dev,
+                            .request = request,
+                            .listener = listener,
+                            .scan = *scan,
+                            .before = before,
+                            .fed = feed,
+                            .keep = out};
+    int rc = job_steps(&job);
+    json_decref(job.report);
+    job_free(&job);
+    return rc;
+}
+
+int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan, .feed = feed};
     int rc = job_steps(&job);
     json_decref(job.report);
     job_free(&job);

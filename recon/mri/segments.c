@@ -4,12 +4,12 @@
 
 enum { TIMES_TRIED = 24 };
 
-/* Of the trace: what keeps the normal equations positive where segments are more than the frequencies tell apart. It
- * adds its root, 1e-6, to the error at most. */
+/* Regularisation, relative to the trace: keeps the normal equations positive definite if there are more segments than
+ * the frequencies distinguish. It adds at most its root, 1e-6, to the error. */
 static const double RIDGE = 1e-12;
 
-/* The share of frequencies of no pixel, all together: a fit to few of them would be any between, where the bins' own
- * are.
+/* The total weight of frequencies that no pixel has: without it, a fit to few frequencies would be arbitrary within
+ * their bins.
  */
 static const double ANY = 0.1;
 
@@ -79,10 +79,10 @@ static void products(const struct segments *s, double t, double complex *out)
     }
 }
 
-/* The waves of the nodes, and the lower factor of Cholesky of their products. */
+/* The nodes' exponentials, and the lower Cholesky factor of their products. */
 static void factorise(struct segments *s)
 {
-    double complex by[SEGMENTS_MOST]; /* the products depend on the distance of two nodes alone */
+    double complex by[SEGMENTS_MOST]; /* the products depend only on the distance of two nodes */
     for (int l = 0; l < s->count; l++)
         for (int i = 0; i < s->of->bins; i++) {
             const double complex w = turn(-(s->of->first + i * s->of->step) * node(s, l));
@@ -135,7 +135,7 @@ static double error_at(const struct segments *s, double t)
 bool segments_make(struct segments *out, const struct spectrum *of, double from, double until, double tolerance,
                    int least)
 {
-    /* Fewer than a segment for each cycle that the frequencies differ by cannot do. */
+    /* At least one segment for each cycle between the extreme frequencies is needed. */
     const int cycles = (int)fmin((of->bins - 1) * of->step * (until - from), SEGMENTS_MOST + 1);
     for (int count = cycles > least ? cycles : least; count <= SEGMENTS_MOST; count++) {
         out->of = of;

@@ -3,9 +3,9 @@
  *
  *   exp(-2 pi i f t) = sum over segments l of b_l(t) exp(-2 pi i f tau_l)
  *
- * for the frequencies f of a field map, the b_l(t) of each t being those of least squares over a histogram of f. The
- * normal operator needs the same for differences of frequencies (Fessler et al. 2005, doi:10.1109/TSP.2005.853152),
- * whose histogram is symmetric: its b_l are real. Plain numbers of the host. Only recon/mri/ includes this.
+ * for the frequencies f of a field map, where the b_l(t) of each t are a least-squares fit over a histogram of f. The
+ * normal operator needs the same for differences of frequencies (Fessler et al. 2005, doi:10.1109/TSP.2005.853152);
+ * their histogram is symmetric, so its b_l are real. Host memory only. Only recon/mri/ includes this.
  */
 #ifndef MRIRECON_SEGMENTS_H
 #define MRIRECON_SEGMENTS_H
@@ -22,8 +22,8 @@ struct spectrum {
     double first, step, share[2 * SEGMENTS_BINS - 1];
 };
 
-/* Of `count` frequencies. What is exactly 0 is mostly no object, and has the share of one bin of the others; every
- * frequency between the least and the most has a small one. */
+/* Of `count` frequencies. A value of exactly 0 is mostly background, and gets the weight of one bin of the others;
+ * every frequency between the extremes gets a small weight. */
 void spectrum_of(struct spectrum *out, size_t count, const float *hz);
 
 /* Of the differences of two frequencies: symmetric about 0. */
@@ -33,7 +33,7 @@ struct segments {
     const struct spectrum *of;
     int count;                                            /* segments: 1 .. SEGMENTS_MOST */
     double from, step;                                    /* tau_l = from + l step, seconds */
-    double error;                                         /* root of the mean square over f, the largest of all t */
+    double error;                                         /* root mean square over f, maximum over t */
     double complex factor[SEGMENTS_MOST][SEGMENTS_MOST];  /* Cholesky's, of the normal equations */
     double wave[SEGMENTS_MOST][2 * SEGMENTS_BINS - 1][2]; /* exp(2 pi i f tau_l): re, im */
 };

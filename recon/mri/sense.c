@@ -2,36 +2,134 @@
 
 #include "gridding/base/vec.h"
 
-int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int coils, int batch,
-               const struct c32 *maps)
+enum {
+    GROUP = 8,                  /* coils: four groups of 32 leave two devices little to send each other */
+    GROUP_PIXELS = 64 * 64 * 64 /* of images whose coils are summed in groups: smaller ones are computed at once */
+};
+
+static int group_of(size_t pixels, int coils)
 {
-    *sense = (struct sense){
-        .dev = dev, .normal = normal, .pixels = pixels, .coils = coils, .batch = batch < coils ? batch : coils};
+    return pixels >= GROUP_PIXELS && coils > GROUP ? GROUP : coils;
+}
+
+int sense_groups(size_t pixels, int coils)
+{
+    const int group = group_of(pixels, coils);
+    return (coils + group - 1) / group;
+}
+
+static int coils_until(const struct sense *s, int group)
+{
+    return group * s->group < s->coils ? group * s->group : s->coils;
+}
+
+/* Memory of a part, and what it needs of the first. */
+static int part_open(struct sense *s, struct sense_part *part, bool first)
+{
+    const size_t image = s->pixels * sizeof(struct c32);
+    const int from = coils_until(s, part->first), until = coils_until(s, part->first + part->groups);
+    const size_t maps = (size_t)(until - from) * image;
+    int rc = dev_alloc(part->dev, (size_t)s->batch * image, (void **)&part->scratch);
+    if (rc == 0 && first) {
+        part->normal = s->normal;
+        part->maps = s->maps;
+        return 0;
+    }
+    if (rc == 0)
+        rc = normal_copy(&part->normal, part->dev, s->normal);
+    if (rc == 0)
+        rc = dev_alloc(part->dev, maps, (void **)&part->copy);
+    if (rc == 0)
+        rc = dev_copy(part->dev, part->copy, s->dev, s->maps + (size_t)from * s->pixels, maps);
+    part->maps = part->copy;
+    if (rc == 0)
+        rc = dev_alloc(part->dev, image, (void **)&part->x);
+    return rc == 0 ? dev_alloc(part->dev, (size_t)part->groups * image, (void **)&part->sums) : rc;
+}
+
+int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int planes, int coils,
+               int batch, const struct c32 *maps, bool divide)
+{
+    const int group = group_of(pixels, coils), groups = sense_groups(pixels, coils);
+    const int most = divide ? dev_parts(dev) : 1, parts = most < groups ? most : groups;
+    *sense = (struct sense){.dev = dev, .normal = normal, .pixels = pixels, .planes = planes, .coils = coils};
+    sense->batch = batch < group ? batch : group;
+    sense->group = group;
     sense->maps = maps;
-    return dev_alloc(dev, (size_t)sense->batch * pixels * sizeof *sense->scratch, (void **)&sense->scratch);
+    int rc = groups > 1 ? dev_alloc(dev, pixels * sizeof *sense->sum, (void **)&sense->sum) : 0;
+    for (int p = 0; p < parts && rc == 0; p++) {
+        struct sense_part *part = &sense->part[sense->parts++];
+        part->dev = dev_part(dev, p);
+        part->first = p * groups / parts;
+        part->groups = (p + 1) * groups / parts - part->first;
+        rc = part_open(sense, part, p == 0);
+    }
+    return rc;
 }
 
 void sense_close(struct sense *sense)
 {
-    dev_release(sense->dev, sense->scratch);
-    sense->scratch = NULL;
+    for (int p = 0; p < sense->parts; p++) {
+        struct sense_part *part = &sense->part[p];
+        dev_release(part->dev, part->sums);
+        dev_release(part->dev, part->x);
+        dev_release(part->dev, part->copy);
+        dev_release(part->dev, part->scratch);
+        if (p > 0)
+            normal_free(part->normal);
+    }
+    dev_release(sense->dev, sense->sum);
+    sense->sum = NULL;
+    sense->parts = 0;
 }
 
+/* out = the sum of one of the part's groups. */
+static int group_sum(const struct sense *s, const struct sense_part *part, int group, const struct c32 *x,
+                     struct c32 *out)
+{
+    const int begin = coils_until(s, part->first), until = coils_until(s, group + 1);
+    int rc = vec_zero(part->dev, s->pixels, out);
+    for (int first = coils_until(s, group); first < until && rc == 0; first += s->batch) {
+        const int count = until - first < s->batch ? until - first : s->batch;
+        const struct c32 *maps = part->maps + (size_t)(first - begin) * s->pixels;
+        rc = s->ask ? s->ask(s->context) : 0;
+        if (rc == 0)
+            rc = vec_multiply(part->dev, s->pixels, count, maps, x, part->scratch); /* S_c x */
+        if (rc == 0)
+            rc = normal_apply(part->normal, count * s->planes, part->scratch, part->scratch); /* A' W A S_c x */
+        if (rc == 0)
+            rc = vec_multiply_conj_add(part->dev, s->pixels, count, maps, part->scratch,
+                                       out); /* out + conj(S_c) A' W A S_c x */
+    }
+    return rc;
+}
+
+/* The other parts begin before the first is given its own groups; their sums are fetched after that. */
 static int apply(void *of, const struct c32 *x, struct c32 *r)
 {
     struct sense *s = of;
-    int rc = dev_zero(s->dev, r, s->pixels * sizeof *r);
-    for (int first = 0; first < s->coils && rc == 0; first += s->batch) {
-        const int count = s->coils - first < s->batch ? s->coils - first : s->batch;
-        const struct c32 *maps = s->maps + (size_t)first * s->pixels;
-        rc = s->ask ? s->ask(s->context) : 0;
-        if (rc == 0)
-            rc = vec_multiply(s->dev, s->pixels, count, maps, x, s->scratch); /* S_c x */
-        if (rc == 0)
-            rc = normal_apply(s->normal, count, s->scratch, s->scratch); /* A' W A S_c x */
-        if (rc == 0)
-            rc = vec_multiply_conj_add(s->dev, s->pixels, count, maps, s->scratch, r); /* r + conj(S_c) A' W A S_c x */
+    const struct sense_part *own = &s->part[0];
+    int rc = 0;
+    for (int p = 1; p < s->parts && rc == 0; p++) {
+        const struct sense_part *part = &s->part[p];
+        rc = dev_copy(part->dev, part->x, s->dev, x, s->pixels * sizeof *x);
+        for (int g = 0; g < part->groups && rc == 0; g++)
+            rc = group_sum(s, part, part->first + g, part->x, part->sums + (size_t)g * s->pixels);
     }
+    if (rc == 0)
+        rc = group_sum(s, own, 0, x, r);
+    for (int g = 1; g < own->groups && rc == 0; g++) {
+        rc = group_sum(s, own, g, x, s->sum);
+        if (rc == 0)
+            rc = vec_axpy(s->dev, s->pixels, 1, s->sum, r);
+    }
+    for (int p = 1; p < s->parts; p++)
+        for (int g = 0; g < s->part[p].groups && rc == 0; g++) {
+            rc = dev_copy(s->dev, s->sum, s->part[p].dev, s->part[p].sums + (size_t)g * s->pixels,
+                          s->pixels * sizeof *r);
+            if (rc == 0)
+                rc = vec_axpy(s->dev, s->pixels, 1, s->sum, r);
+        }
     return rc;
 }
 

@@ -2,7 +2,11 @@
  *
  *   r = sum over coils c of conj(S_c) A' W A S_c x
  *
- * S: coil maps; A' W A: the normal operator of one coil (gridding/nufft/normal.h). Only recon/mri/ includes this.
+ * S: coil maps; A' W A: the normal operator of one coil (gridding/nufft/normal.h).
+ *
+ * Coils of large images are summed in groups, whose size depends on the image alone, and the groups' sums are added in
+ * their order. The parts of a device (dev_join()) share the groups: the same bits for any number of them. Only
+ * recon/mri/ includes this.
  */
 #ifndef MRIRECON_SENSE_H
 #define MRIRECON_SENSE_H
@@ -10,26 +14,43 @@
 #include "gridding/nufft/normal.h"
 #include "gridding/op.h"
 
+/* The groups that one part of the device computes. */
+struct sense_part {
+    struct dev *dev;
+    struct normal *normal;  /* part 0: the caller's */
+    const struct c32 *maps; /* of its coils; part 0: the caller's */
+    struct c32 *copy;       /* part 0: NULL; others: their coils' maps */
+    struct c32 *scratch;    /* [batch][pixels] */
+    struct c32 *x, *sums;   /* part 0: NULL; others: [pixels], [groups][pixels] */
+    int first, groups;
+};
+
 struct sense {
     struct dev *dev;
     struct normal *normal;
     size_t pixels;
-    int coils, batch;
+    int planes; /* of an image, to each of which `normal` is applied alone */
+    int coils, batch, group, parts;
     const struct c32 *maps; /* device: [coils][pixels] */
-    struct c32 *scratch;    /* device: [batch][pixels] */
-    /* Asked between batches, so that a cancel need not wait for all coils; a code other than 0 ends the call with it.
-     * NULL: nobody is asked. */
+    struct c32 *sum;        /* device: [pixels], one group's; NULL: there is one group */
+    struct sense_part part[DEV_PARTS_MOST];
+    /* Called between batches, so that a cancel does not wait for all coils; a non-zero return ends the call with that
+     * code. May be NULL. */
     int (*ask)(void *context);
     void *context;
 };
 
-/* All vectors are images of `pixels` on the device. `normal` and `maps` are the caller's and stay so; `batch` coils are
- * worked off together. Fails as dev_alloc(). */
-int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int coils, int batch,
-               const struct c32 *maps);
+/* Groups of `coils` with images of `pixels`. */
+int sense_groups(size_t pixels, int coils);
+
+/* All vectors are images of `pixels` on the device: `planes` that `normal` is applied to. `normal` and `maps` stay the
+ * caller's, and as they are if `divide`: the device's parts have copies of them. `batch` coils are computed together.
+ * Fails as dev_alloc(), normal_copy(). */
+int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int planes, int coils,
+               int batch, const struct c32 *maps, bool divide);
 void sense_close(struct sense *sense);
 
-/* The operator, valid while `sense` is: `normal` alone is set. */
+/* The operator, valid as long as `sense`; only its `normal` is set. */
 struct op sense_op(struct sense *sense);
 
 /* x = x + sum over `count` coils from `first` of conj(S_c) images[c]: images[count][pixels] of device memory. */

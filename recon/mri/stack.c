@@ -1,6 +1,7 @@
 #include "recon/mri/stack.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/vec.h"
 #include "recon/mri/recon_gridder.h"
 #include "recon/mri/recon_weights.h"
 
@@ -8,15 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 64 /* that are Fourier transformed together: N x 64 x 8 bytes, in a core's cache */ };
-
 void stack_free(struct stack *stack, struct dev *dev)
 {
     if (!stack)
         return;
-    fft_cpu_free(stack->fft);
-    dev_release(dev, stack->planes);
-    free(stack->data);
+    fft_free(stack->fft);
+    dev_release(dev, stack->volume);
+    dev_release(dev, stack->data);
+    free(stack->staging);
     free(stack->lead);
     free(stack->first);
     free(stack->row);
@@ -24,7 +24,7 @@ void stack_free(struct stack *stack, struct dev *dev)
 }
 
 /* The partition of a readout whose kz is that of a grid of N, to 1e-4 of a step: 3e-4 of a turn at the image's edge
- * times a half; -1: it has none. */
+ * times a half; -1: none. */
 static int partition_of(const float *k, size_t samples, int n)
 {
     const double step = (double)k[2] * n, nearest = nearbyint(step);
@@ -36,7 +36,7 @@ static int partition_of(const float *k, size_t samples, int n)
     return ((int)nearest % n + n) % n;
 }
 
-/* Each readout's partition and place. False: no stack on the grid. */
+/* Each readout's partition and position. False: not a stack on the grid. */
 static bool rows_find(struct stack *stack, const size_t *offsets, const float *k)
 {
     size_t filled[SCAN_MAX_MATRIX] = {0};
@@ -82,31 +82,31 @@ static const char *difference(struct stack *stack, const size_t *offsets, const 
     return NULL;
 }
 
-/* Why the job is not one for an FFT along kz; NULL: it is. */
+/* Why the job cannot use an FFT along kz; NULL: it can. */
 static const char *unsuited(const struct gridder *g)
 {
     const struct recon_job *job = g->job;
-    if (recon_iterates(job))
-        return "the method's normal operator is that of the 3-D transform";
-    if (g->field)
-        return "time segments are those of the 3-D transform";
-    if (dev_is_gpu(job->dev))
-        return "a GPU grids three dimensions faster than the CPU prepares two";
-    if (job->out_k[2] != 1 || job->out_n[2] > job->n[2])
+    if (recon_series(job))
+        return "the images of a series share one operator, and may differ in their partitions";
+    if (dev_is_gpu(job->dev) && !recon_iterates(job) && !g->field)
+        return "a GPU grids three dimensions, beside the upload, faster than the samples are ordered by partitions";
+    if (!fft_serves(job->dev, job->n[2]))
+        return "the GPU has no Fourier transform of as many partitions";
+    if (job->out_k[2] != 1 || g->n[2] > job->n[2])
         return "the image's z is not that of the partitions";
     return NULL;
 }
 
 static int memory_take(struct stack *stack, const struct gridder *g)
 {
-    const size_t row = (size_t)g->batch * stack->samples;
-    const size_t bytes = (size_t)stack->partitions * row * sizeof *stack->data;
-    stack->data = malloc(bytes);
-    if (!stack->data)
-        return err_no_memory_bytes(bytes, "the partitions of %d coils", g->batch);
-    int rc = dev_alloc(g->job->dev, (size_t)g->batch * (size_t)g->n[0] * (size_t)g->n[1] * sizeof *stack->planes,
-                       (void **)&stack->planes);
-    return rc == 0 ? fft_cpu_create(&stack->fft, stack->partitions, COLUMNS, 1) : rc;
+    const size_t coil = (size_t)stack->partitions * stack->samples;
+    stack->staging = malloc(coil * sizeof *stack->staging);
+    if (!stack->staging)
+        return err_no_memory_bytes(coil * sizeof *stack->staging, "the partitions of a coil");
+    int rc = dev_alloc(g->job->dev, (size_t)g->batch * coil * sizeof *stack->data, (void **)&stack->data);
+    if (rc == 0 && recon_squares(g->job) && !recon_iterates(g->job))
+        rc = dev_alloc(g->job->dev, g->pixels * sizeof *stack->volume, (void **)&stack->volume);
+    return rc == 0 ? fft_create(&stack->fft, g->job->dev, stack->partitions) : rc;
 }
 
 int stack_find(struct stack **out, const struct gridder *g, const struct frame *frame, const float *k)
@@ -127,10 +127,12 @@ int stack_find(struct stack **out, const struct gridder *g, const struct frame *
     if (rc == 0 && rows_find(stack, g->offsets, k)) {
         const char *why = unsuited(g);
         why = why ? why : difference(stack, g->offsets, k);
-        if (why)
+        if (!why && g->field)
+            rc = field_times(g->field, frame, g->offsets, k, stack, &why);
+        if (rc == 0 && why)
             recon_report_decide(job, "kz transform", "gridding",
                                 "The scan is a stack, and kz is gridded as kx and ky: %s.", why);
-        else
+        else if (rc == 0)
             rc = memory_take(stack, g);
         if (rc == 0 && !why) {
             *out = stack;
@@ -163,64 +165,38 @@ void stack_plane(const struct stack *stack, const size_t *offsets, const float *
             memcpy(out, values + m * from, width * sizeof *out);
 }
 
-/* Over the partitions of columns [0, all) of data[N][all]. */
-static int columns_transform(const struct stack *stack, size_t all, int threads)
-{
-    const size_t n = (size_t)stack->partitions;
-    bool failed = false;
-#pragma omp parallel num_threads(threads) reduction(|| : failed)
-    {
-        struct c32 *work = aligned_alloc(64, n * COLUMNS * sizeof *work);
-        failed = !work;
-#pragma omp for schedule(static)
-        for (size_t at = 0; at < all; at += COLUMNS) {
-            const size_t count = all - at < COLUMNS ? all - at : COLUMNS;
-            for (size_t j = 0; j < n && work; j++) {
-                memcpy(work + j * COLUMNS, stack->data + j * all + at, count * sizeof *work);
-                memset(work + j * COLUMNS + count, 0, (COLUMNS - count) * sizeof *work);
-            }
-            if (work)
-                fft_cpu_run(stack->fft, work);
-            for (size_t j = 0; j < n && work; j++)
-                memcpy(stack->data + j * all + at, work + j * COLUMNS, count * sizeof *work);
-        }
-        free(work);
-    }
-    return failed ? err_no_memory("the transform over %zu partitions", n) : 0;
-}
-
-static int coils_gather(struct gridder *g, const struct frame *frame, int first, int count)
+/* Coils of the frame, ordered by partitions, on the device, transformed. */
+static int coils_take(struct gridder *g, const struct frame *frame, int first, int count)
 {
     const struct stack *stack = g->stack;
+    const size_t coil = (size_t)stack->partitions * stack->samples;
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
         rc = recon_coil_gather(g->job, frame, g->offsets, first + c, g->staging);
         for (size_t i = 0; i < frame->count && rc == 0; i++)
-            memcpy(stack->data + (stack->row[i] * (size_t)count + (size_t)c) * stack->samples + stack->first[i],
-                   g->staging + g->offsets[i], (g->offsets[i + 1] - g->offsets[i]) * sizeof *g->staging);
+            memcpy(stack->staging + stack->row[i] * stack->samples + stack->first[i], g->staging + g->offsets[i],
+                   (g->offsets[i + 1] - g->offsets[i]) * sizeof *g->staging);
+        if (rc == 0)
+            rc = dev_upload(g->job->dev, stack->data + (size_t)c * coil, stack->staging, coil * sizeof *stack->data);
     }
-    return rc;
+    return rc == 0 ? fft_centred(stack->fft, (size_t)count, stack->samples, stack->data) : rc;
 }
 
-/* Row r of the transform is z = r from the centre on, modulo N. */
+/* z = 0 is plane floor(N / 2) of a coil's. */
 int stack_grid(struct gridder *g, const struct frame *frame, int first, int count, float *squares, struct c32 *images)
 {
     const struct stack *stack = g->stack;
-    const size_t plane = (size_t)g->n[0] * (size_t)g->n[1], all = (size_t)count * stack->samples;
-    int rc = coils_gather(g, frame, first, count);
-    if (rc == 0)
-        rc = columns_transform(stack, all, recon_threads(g->job, frame->samples));
-    for (int z = 0; z < g->n[2] && rc == 0; z++) {
-        const int row = (z - g->n[2] / 2 + stack->partitions) % stack->partitions;
-        struct c32 *data = g->data[0];
-        rc = dev_upload(g->job->dev, data, stack->data + (size_t)row * all, all * sizeof *data);
+    const size_t below = (size_t)(stack->partitions / 2 - g->n[2] / 2);
+    int rc = coils_take(g, frame, first, count);
+    if (rc == 0 && g->field)
+        rc = field_frame(g->field, frame, g->offsets, gridder_k(g), stack);
+    for (int c = 0; c < count && rc == 0; c++) {
+        const struct c32 *data = stack->data + ((size_t)c * (size_t)stack->partitions + below) * stack->samples;
+        struct c32 *to = squares ? stack->volume : images + (size_t)c * g->pixels;
+        rc = g->field ? field_adjoint(g->field, g->plan, 1, g->n[2], data, to)
+                      : nufft_adjoint(g->plan, g->n[2], data, to);
         if (rc == 0 && squares)
-            rc = nufft_adjoint_squares(g->plan, count, data, squares + (size_t)z * plane);
-        else if (rc == 0)
-            rc = nufft_adjoint(g->plan, count, data, stack->planes);
-        for (int c = 0; c < count && rc == 0 && !squares; c++)
-            memcpy(images + (size_t)c * g->pixels + (size_t)z * plane, stack->planes + (size_t)c * plane,
-                   plane * sizeof *images);
+            rc = vec_squares_add(g->job->dev, g->pixels, 1, to, squares);
     }
     return rc;
 }

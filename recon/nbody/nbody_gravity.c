@@ -37,7 +37,7 @@ struct nbody_gravity {
 };
 
 /* Position and size of the box; computations are in units of its side and of the heaviest mass. */
-struct frame {
+struct unit_box {
     double origin[3], side;
 };
 
@@ -76,7 +76,7 @@ static double one(const void *of, double t)
 }
 
 /* The law of pairs, of forces (power 3) or potentials (1), in units of the frame. */
-static int pair_law(const struct nbody_gravity *gravity, const struct frame *frame, int power, struct range_law *law)
+static int pair_law(const struct nbody_gravity *gravity, const struct unit_box *frame, int power, struct range_law *law)
 {
     const struct nbody_setup *setup = &gravity->setup;
     const double eps = setup->eps / frame->side, cell = 1.0 / setup->mesh;
@@ -193,9 +193,9 @@ void nbody_gravity_free(struct nbody_gravity *gravity)
 
 /* The cube around the bodies in open space. Its side and position change in steps, so that r_s stays the same while the
  * bodies move a little. */
-static struct frame frame_around(size_t count, const double (*at)[3])
+static struct unit_box frame_around(size_t count, const double (*at)[3])
 {
-    struct frame frame = {.side = 1};
+    struct unit_box frame = {.side = 1};
     double low[3], high[3], longest = 0;
     for (int d = 0; d < 3; d++) {
         low[d] = count ? at[0][d] : 0;
@@ -213,12 +213,12 @@ static struct frame frame_around(size_t count, const double (*at)[3])
     return frame;
 }
 
-static struct frame frame_of(const struct nbody_setup *setup, size_t count, const double (*at)[3])
+static struct unit_box frame_of(const struct nbody_setup *setup, size_t count, const double (*at)[3])
 {
-    return setup->periodic ? (struct frame){.side = setup->box} : frame_around(count, at);
+    return setup->periodic ? (struct unit_box){.side = setup->box} : frame_around(count, at);
 }
 
-static void place(struct nbody_gravity *gravity, const struct frame *frame, const double (*at)[3])
+static void place(struct nbody_gravity *gravity, const struct unit_box *frame, const double (*at)[3])
 {
     for (size_t i = 0; i < gravity->count; i++)
         for (int d = 0; d < 3; d++) {
@@ -261,7 +261,7 @@ static int hear(void *context, size_t done, size_t most)
     return stopped(context);
 }
 
-static int sum_pairs(struct nbody_gravity *gravity, const struct frame *frame, const struct range_points *points,
+static int sum_pairs(struct nbody_gravity *gravity, const struct unit_box *frame, const struct range_points *points,
                      bool potential, const struct nbody_poll *poll)
 {
     struct range_law force, potential_law;
@@ -302,7 +302,7 @@ static double mesh_correction(const struct nbody_gravity *gravity, double mass)
     return mass / (ROOT_PI * split) + (gravity->setup.periodic ? 4 * M_PI * gravity->total * split * split : 0);
 }
 
-static int collect(const struct nbody_gravity *gravity, const struct frame *frame, double (*acceleration)[3],
+static int collect(const struct nbody_gravity *gravity, const struct unit_box *frame, double (*acceleration)[3],
                    double *potential)
 {
     const struct nbody_setup *setup = &gravity->setup;
@@ -341,7 +341,7 @@ static int collect(const struct nbody_gravity *gravity, const struct frame *fram
 int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3], double (*acceleration)[3],
                            double *potential, const struct nbody_poll *poll)
 {
-    const struct frame frame = frame_of(&gravity->setup, gravity->count, at);
+    const struct unit_box frame = frame_of(&gravity->setup, gravity->count, at);
     const struct range_box box = box_of(gravity, false);
     struct range_law law;
     struct range_points *points = NULL;
@@ -368,7 +368,7 @@ int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_
 {
     const struct nbody_gravity told = {.dev = dev, .setup = *setup, .count = count, .mesh_cells = mesh_cells(setup)};
     const bool p3m = setup->method == NBODY_P3M, gpu = dev_is_gpu(dev);
-    const struct frame frame = frame_of(setup, count, at);
+    const struct unit_box frame = frame_of(setup, count, at);
     const uint64_t fields = (uint64_t)(count + 1) * FIELDS * sizeof(float) * (p3m ? 2 : 1);
     struct range_law law;
     struct range_memory near, far = {0};

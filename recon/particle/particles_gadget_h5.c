@@ -24,7 +24,7 @@ struct group {
     uint64_t count;
 };
 
-struct snapshot {
+struct snapshot_h5 {
     hid_t file;
     struct group type[TYPES];
     uint64_t count[TYPES], all;
@@ -64,12 +64,12 @@ static hid_t group_open(hid_t file, const char *name)
     return H5Gopen2(file, name, H5P_DEFAULT);
 }
 
-static int header_read(struct snapshot *s)
+static int header_read(struct snapshot_h5 *s)
 {
     hid_t header = group_open(s->file, "Header");
     double files = 1;
     if (header < 0)
-        return err_set(ERR_UNKNOWN_FORMAT, "The HDF5 file is no GADGET snapshot: it has no group Header.");
+        return err_set(ERR_UNKNOWN_FORMAT, "The HDF5 file is not a GADGET snapshot: it has no group Header.");
     attribute_read(header, "MassTable", s->mass, TYPES);
     attribute_read(header, "Time", &s->time, 1);
     attribute_read(header, "Redshift", &s->redshift, 1);
@@ -118,7 +118,7 @@ static int set_open(struct group *g, int set, int type)
     return 0;
 }
 
-static int type_open(struct snapshot *s, int type, unsigned *columns)
+static int type_open(struct snapshot_h5 *s, int type, unsigned *columns)
 {
     static const unsigned of[SETS] = {1U << PARTICLE_POSITION, 1U << PARTICLE_VELOCITY, 1U << PARTICLE_MASS,
                                       1U << PARTICLE_ID};
@@ -143,7 +143,7 @@ static int type_open(struct snapshot *s, int type, unsigned *columns)
 }
 
 /* `count` rows of a dataset from `first` on. */
-static int rows_read(hid_t set, int items, hid_t type, uint64_t first, uint64_t count, void *to)
+static int dataset_rows_read(hid_t set, int items, hid_t type, uint64_t first, uint64_t count, void *to)
 {
     const hsize_t start[2] = {first, 0}, size[2] = {count, (hsize_t)items};
     hid_t there = H5Dget_space(set);
@@ -155,13 +155,13 @@ static int rows_read(hid_t set, int items, hid_t type, uint64_t first, uint64_t 
     return read ? 0 : -1;
 }
 
-struct batch {
+struct gadget_batch {
     double value[MASSES + 1][3 * BATCH];
     uint64_t id[BATCH];
 };
 
-static int batch_add(const struct snapshot *s, int type, const struct batch *batch, uint64_t before, uint64_t count,
-                     struct particles_builder *b)
+static int batch_add(const struct snapshot_h5 *s, int type, const struct gadget_batch *batch, uint64_t before,
+                     uint64_t count, struct particles_builder *b)
 {
     const struct group *g = &s->type[type];
     int rc = 0;
@@ -181,7 +181,7 @@ static int batch_add(const struct snapshot *s, int type, const struct batch *bat
     return rc;
 }
 
-static int type_write(const struct snapshot *s, int type, uint64_t before, struct batch *batch,
+static int type_write(const struct snapshot_h5 *s, int type, uint64_t before, struct gadget_batch *batch,
                       struct particles_builder *b)
 {
     const struct group *g = &s->type[type];
@@ -193,7 +193,7 @@ static int type_write(const struct snapshot *s, int type, uint64_t before, struc
                 continue;
             void *to = set == IDS ? (void *)batch->id : (void *)batch->value[set];
             hid_t as = set == IDS ? H5T_NATIVE_UINT64 : H5T_NATIVE_DOUBLE;
-            if (rows_read(g->set[set], sets[set].items, as, first, count, to) != 0)
+            if (dataset_rows_read(g->set[set], sets[set].items, as, first, count, to) != 0)
                 rc = err_set(ERR_MALFORMED_FILE, "PartType%d/%s cannot be read from row %llu on: the file is damaged.",
                              type, sets[set].name, (unsigned long long)first);
         }
@@ -203,10 +203,10 @@ static int type_write(const struct snapshot *s, int type, uint64_t before, struc
     return rc;
 }
 
-static int snapshot_write(const struct snapshot *s, int memory, uint64_t most_bytes, unsigned columns)
+static int snapshot_write(const struct snapshot_h5 *s, int memory, uint64_t most_bytes, unsigned columns)
 {
     struct particles_builder b = {.fd = memory};
-    struct batch *batch = malloc(sizeof *batch);
+    struct gadget_batch *batch = malloc(sizeof *batch);
     int rc = batch ? particles_builder_begin(&b, memory, most_bytes, columns, s->all) : err_no_memory("bodies");
     if (rc == 0)
         particles_gadget_header(&b.header, s->time, s->redshift, s->box[0], s->count);
@@ -224,7 +224,7 @@ static int snapshot_write(const struct snapshot *s, int memory, uint64_t most_by
 int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *of)
 {
     struct scan_h5 h5;
-    struct snapshot s = {.all = 0};
+    struct snapshot_h5 s = {.all = 0};
     unsigned columns = 1U << PARTICLE_POSITION | 1U << PARTICLE_MASS;
     for (int t = 0; t < TYPES; t++)
         s.type[t] = (struct group){.group = -1, .set = {-1, -1, -1, -1}};

@@ -10,7 +10,7 @@
 enum { IGNORED = -1, SYMBOL = -2 }; /* columns beside those of enum particle_column */
 
 /* The meaning of a table's columns. */
-struct table {
+struct text_table {
     struct particles_builder builder;
     struct text text;
     char separator;
@@ -18,14 +18,14 @@ struct table {
     bool begun;
 };
 
-static void column_add(struct table *t, int column, int axis)
+static void column_add(struct text_table *t, int column, int axis)
 {
     t->column[t->columns] = column;
     t->axis[t->columns++] = axis;
 }
 
 /* x, y, z, followed by the kind's own columns, as many as the line has. */
-static void columns_ordered(struct table *t, const struct particles_wanted *wanted, int fields)
+static void columns_ordered(struct text_table *t, const struct particles_wanted *wanted, int fields)
 {
     for (int d = 0; d < 3; d++)
         column_add(t, PARTICLE_POSITION, d);
@@ -36,7 +36,7 @@ static void columns_ordered(struct table *t, const struct particles_wanted *want
         column_add(t, IGNORED, 0);
 }
 
-static unsigned columns_there(struct table *t, int *axes)
+static unsigned columns_there(struct text_table *t, int *axes)
 {
     unsigned there = 0;
     for (int i = 0; i < t->columns; i++) {
@@ -52,7 +52,7 @@ static unsigned columns_there(struct table *t, int *axes)
 }
 
 /* Lay out the memory, once the columns are known. */
-static int table_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
+static int table_begin(struct text_table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                        const struct particles_wanted *wanted)
 {
     int axes = 0;
@@ -70,7 +70,7 @@ static int table_begin(struct table *t, int memory, uint64_t most_bytes, const v
     return rc;
 }
 
-static const char *column_name(const struct table *t, int i)
+static const char *column_name(const struct text_table *t, int i)
 {
     static const char *const axes[] = {"x", "y", "z"};
     return t->column[i] == PARTICLE_POSITION ? axes[t->axis[i]]
@@ -78,7 +78,7 @@ static const char *column_name(const struct table *t, int i)
 }
 
 /* Add the current line, already split, as a row. */
-static int row_add(struct table *t)
+static int row_add(struct text_table *t)
 {
     struct particle row = {.element = 0};
     int rc = 0;
@@ -103,7 +103,7 @@ static int row_add(struct table *t)
     return rc == 0 ? particles_builder_add(&t->builder, &row) : rc;
 }
 
-static int table_end(struct table *t, int rc)
+static int table_end(struct text_table *t, int rc)
 {
     if (rc == 0 && !t->begun)
         rc = err_set(ERR_MALFORMED_FILE, "The file holds no points.");
@@ -123,7 +123,7 @@ static bool is_count(const struct text *text)
 }
 
 /* Read from the first point's line whether a symbol comes first. */
-static int xyz_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
+static int xyz_begin(struct text_table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                      const struct particles_wanted *wanted)
 {
     double number;
@@ -138,7 +138,7 @@ static int xyz_begin(struct table *t, int memory, uint64_t most_bytes, const voi
 }
 
 /* The two lines before a frame: its number of points, and a comment. `left`: missing points of the previous frame. */
-static int xyz_frame(struct table *t, uint64_t *left)
+static int xyz_frame(struct text_table *t, uint64_t *left)
 {
     unsigned long long count = 0;
     if (*left)
@@ -156,7 +156,7 @@ static int xyz_frame(struct table *t, uint64_t *left)
 
 int particles_xyz_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
 {
-    struct table t = {.separator = ' '};
+    struct text_table t = {.separator = ' '};
     uint64_t left = 0, frames = 0;
     int more = 0, rc = 0;
     text_begin(&t.text, file, bytes);
@@ -188,7 +188,7 @@ int particles_xyz_decode(int memory, uint64_t most_bytes, const void *file, size
 /* ---- CSV ---- */
 
 /* A header line, or numbers in the kind's order. */
-static int csv_begin(struct table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
+static int csv_begin(struct text_table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                      const struct particles_wanted *wanted, bool *names)
 {
     double number;
@@ -212,7 +212,7 @@ static int csv_begin(struct table *t, int memory, uint64_t most_bytes, const voi
 
 int particles_csv_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
 {
-    struct table t = {.separator = ','};
+    struct text_table t = {.separator = ','};
     int more = 0, rc = 0;
     text_begin(&t.text, file, bytes);
     while (rc == 0 && (more = text_next(&t.text)) > 0) {

@@ -1,5 +1,5 @@
-/* mrd_message.h: how long the messages of an MRD version 1 stream are: a 16-bit number and a body that the number
- * defines, little-endian. There is no common length: behind an unknown number nothing can be read.
+/* mrd_message.h: the lengths of messages of an MRD version 1 stream: a 16-bit number and a body whose layout depends on
+ * the number, little-endian. There is no common length field, so nothing after an unknown number can be parsed.
  *
  * Source: the protocol of Gadgetron and Siemens FIRE, ISMRMRD's headers (ismrmrd.h). */
 #ifndef MRIRECON_MRD_MESSAGE_H
@@ -22,7 +22,7 @@ enum mrd_number {
     MRD_WAVEFORM = 1026
 };
 
-/* Bytes of a message's number; the most of a head, which tells the body's length. */
+/* Bytes of a message's number; the largest head, which contains the body's length. */
 enum { MRD_NUMBER_BYTES = 2, MRD_HEAD_MOST = 340, MRD_CONFIG_BYTES = 1024, MRD_IMAGE_BYTES = 198 };
 
 static inline uint16_t mrd_u16(const uint8_t *at)
@@ -40,7 +40,7 @@ static inline uint64_t mrd_u64(const uint8_t *at)
     return mrd_u32(at) | (uint64_t)mrd_u32(at + 4) << 32;
 }
 
-/* Bytes of the head that follow the number; -1: there is no message of this number. */
+/* Bytes of the head after the number; -1: unknown number. */
 static inline int mrd_head_bytes(unsigned number)
 {
     switch (number) {
@@ -66,7 +66,7 @@ static inline int mrd_head_bytes(unsigned number)
     }
 }
 
-/* Bytes of attributes and pixels of an image; UINT64_MAX: more than 64 bits count. */
+/* Bytes of attributes and pixels of an image; UINT64_MAX: overflow. */
 static inline uint64_t mrd_image_bytes(const uint8_t *head)
 {
     static const uint8_t of_type[] = {0, 2, 2, 4, 4, 4, 8, 8, 16};
@@ -80,7 +80,7 @@ static inline uint64_t mrd_image_bytes(const uint8_t *head)
     return bytes;
 }
 
-/* Bytes of the body that follow the head, for a known number. The length is untrusted: do not allocate it. */
+/* Bytes of the body after the head, for a known number. The length is untrusted: do not allocate it. */
 static inline uint64_t mrd_body_bytes(unsigned number, const uint8_t *head)
 {
     switch (number) {

@@ -5,8 +5,8 @@
 int mrd_number_unknown(unsigned number, uint64_t at)
 {
     return err_set(ERR_MALFORMED_FILE,
-                   "The MRD stream has a message of unknown number %u at byte %llu. What follows cannot be read: the "
-                   "stream is damaged, or no MRD version 1 stream.",
+                   "The MRD stream has a message of unknown number %u at byte %llu. The rest cannot be read: the "
+                   "stream is damaged, or not an MRD version 1 stream.",
                    number, (unsigned long long)at);
 }
 

@@ -53,6 +53,8 @@ int scan_header_check(const struct scan_header *h, uint64_t upload)
         return scan_invalid("number of encodings");
     if (h->readouts < 1 || h->readouts > SCAN_MAX_READOUTS)
         return scan_invalid("number of readouts");
+    if (h->streamed > 1)
+        return scan_invalid("streamed");
     if (h->headless > 1)
         return scan_invalid("origin of the header");
     if (h->map_coils > SCAN_MAX_COILS)
@@ -124,7 +126,7 @@ static int parts_check(const struct scan *scan)
     return rc;
 }
 
-/* Map the upload of a scan whose samples are there. A small one is mapped whole at once. */
+/* Map the upload that contains the scan's samples. Populate the mapping of a small one. */
 static int upload_map(struct scan *scan, int upload, uint64_t bytes)
 {
     enum { SMALL_BYTES = 16 << 20 };
@@ -138,6 +140,29 @@ static int upload_map(struct scan *scan, int upload, uint64_t bytes)
     scan->traj = base;
     scan->data = base;
     return 0;
+}
+
+/* The scan at `base`, whose header was checked; its parts are checked here. */
+static int parts_open(struct scan *out, const char *base, int upload, uint64_t upload_bytes)
+{
+    const struct scan_header *h = (const void *)base;
+    struct scan scan = {
+        .header = h,
+        .encodings = (const void *)(base + h->encodings_at),
+        .readouts = (const void *)(base + h->readouts_at),
+        .xml = base + h->xml_at,
+        .traj = h->in_place ? NULL : (const void *)(base + h->traj_at),
+        .data = h->in_place ? NULL : (const void *)(base + h->data_at),
+        .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
+        .field = h->has_field ? (const void *)(base + h->field_at) : NULL,
+        .times = h->times_count ? (const void *)(base + h->times_at) : NULL,
+    };
+    int rc = parts_check(&scan);
+    if (rc == 0 && h->in_place)
+        rc = upload_map(&scan, upload, upload_bytes);
+    if (rc == 0)
+        *out = scan;
+    return rc;
 }
 
 int scan_open(struct scan *out, int fd, int upload)
@@ -164,24 +189,8 @@ int scan_open(struct scan *out, int fd, int upload)
         rc = scan_invalid("size");
     if (rc == 0)
         rc = scan_header_check(h, (uint64_t)file.st_size);
-    if (rc == 0) {
-        struct scan scan = {
-            .header = h,
-            .encodings = (const void *)(base + h->encodings_at),
-            .readouts = (const void *)(base + h->readouts_at),
-            .xml = base + h->xml_at,
-            .traj = h->in_place ? NULL : (const void *)(base + h->traj_at),
-            .data = h->in_place ? NULL : (const void *)(base + h->data_at),
-            .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
-            .field = h->has_field ? (const void *)(base + h->field_at) : NULL,
-            .times = h->times_count ? (const void *)(base + h->times_at) : NULL,
-        };
-        rc = parts_check(&scan);
-        if (rc == 0 && h->in_place)
-            rc = upload_map(&scan, upload, (uint64_t)file.st_size);
-        if (rc == 0)
-            *out = scan;
-    }
+    if (rc == 0)
+        rc = parts_open(out, base, upload, (uint64_t)file.st_size);
     if (rc != 0)
         munmap((void *)(uintptr_t)base, bytes);
     return rc;

@@ -1,4 +1,4 @@
-/* scan.h: one scan as flat, validated memory: what the decoder hands to a reconstruction.
+/* scan.h: one scan as flat, validated memory: the decoder's output and a reconstruction's input.
  *
  * The decoder (a sandboxed process, mrirecon-codec) turns an uploaded file into one memfd of this layout and seals it;
  * scan_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
@@ -14,7 +14,7 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 6,
+    SCAN_VERSION = 7,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -27,24 +27,25 @@ enum {
 struct scan_header {
     uint64_t magic;
     uint32_t version, encodings;
-    uint64_t total_bytes; /* of the whole, = the memfd's size */
+    uint64_t total_bytes; /* the memfd's size */
     uint64_t readouts;
     uint64_t encodings_at, readouts_at, xml_at, traj_at, data_at; /* byte offsets from the start */
     uint64_t xml_bytes;  /* of the ISMRMRD header, unchanged; a NUL follows that is not counted */
     uint64_t traj_count; /* float32 */
     uint64_t data_count; /* complex64 */
-    uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
-    uint64_t headless;   /* 1: the file consists of arrays, and the header was made from struct scan_wanted; else 0 */
-    /* Coil maps that the scan brings: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
+    uint64_t ignored;    /* items in the file that were not read, e.g. waveforms */
+    uint64_t headless;   /* 1: the file contains only arrays, and the header was made from struct scan_wanted; else 0 */
+    /* The scan's coil maps: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
     uint64_t maps_at, map_coils;
-    /* The field map that the scan brings, off-resonance in Hz: [z][y][x] of the same matrix; has_field 0: none. */
+    /* The scan's field map, off-resonance in Hz: [z][y][x] of the same matrix; has_field 0: none. */
     uint64_t field_at, has_field;
     /* Seconds from the start of a readout to each of its samples, the same for all readouts; times_count 0: samples are
      * sample_time_us apart. */
     uint64_t times_at, times_count;
-    /* 1: trajectories and samples are where they were, in the upload: traj_at and data_at are 0, from its beginning,
-     * and traj_count and data_count as many as it can hold; 0: they are here. */
+    /* 1: trajectories and samples are read in place, from the upload: traj_at and data_at are 0, the upload's
+     * beginning, and traj_count and data_count as many as fit into it; 0: they are in this memory. */
     uint64_t in_place;
+    uint64_t streamed; /* 1: the file is an MRD stream, which may come while it is measured; else 0 */
 };
 
 /* The trajectory element of an encoding. */
@@ -54,11 +55,11 @@ struct scan_encoding {
     uint32_t matrix[3], recon_matrix[3]; /* x, y, z; 1..SCAN_MAX_MATRIX */
     float fov_mm[3], recon_fov_mm[3];    /* > 0 */
     uint32_t trajectory;                 /* enum scan_trajectory */
-    /* encodingLimits/kspace_encoding_step_2/center, the partition at kz = 0; where it is not told, half of matrix[2].
+    /* encodingLimits/kspace_encoding_step_2/center, the partition at kz = 0; by default half of matrix[2].
      */
     uint16_t partition_centre;
-    /* Images of a repetition by encodingLimits: slices, phases, contrasts and sets, each its maximum and one; at least
-     * 1, also where it is not told. */
+    /* Images of a repetition by encodingLimits: slices, phases, contrasts and sets, each its maximum + 1; 1 if missing.
+     */
     uint32_t images;
     char trajectory_name[26]; /* as in the file, NUL-terminated */
 };
@@ -79,7 +80,7 @@ enum scan_flag {
     SCAN_PHASE_STAB = 31
 };
 
-/* Places in struct scan_readout.idx. */
+/* Indexes into struct scan_readout.idx. */
 enum scan_index {
     SCAN_STEP1,
     SCAN_STEP2,
@@ -106,7 +107,8 @@ struct scan_readout {
     float position[3], read_dir[3], phase_dir[3], slice_dir[3], table_position[3]; /* mm; LPS */
 };
 
-/* A mapped scan. Read-only; pointers into the mappings, of the flat scan and of the upload if samples are there. */
+/* A mapped scan. Read-only; pointers into the mappings of the flat scan and, if it contains the samples, of the upload.
+ */
 struct scan {
     const struct scan_header *header;
     const struct scan_encoding *encodings;
@@ -120,7 +122,7 @@ struct scan {
     size_t upload_bytes;
 };
 
-/* The numbers of the header's maps, and of its field map, which fit 64 bits. */
+/* The counts of values in the header's maps and in its field map; they fit 64 bits. */
 static inline uint64_t scan_map_count(const struct scan_header *header, const struct scan_encoding *first)
 {
     return header->map_coils * first->matrix[0] * first->matrix[1] * first->matrix[2];
@@ -132,24 +134,24 @@ static inline uint64_t scan_field_count(const struct scan_header *header, const 
 }
 
 /* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking), and
- * the file that it was made of, `upload`, which must stay as it is until scan_close(), if samples may be there; else
- * -1. Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
+ * `upload`, the file that was decoded, if samples may be read in place (it must then not change until scan_close());
+ * else -1. Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
 int scan_open(struct scan *out, int fd, int upload);
 void scan_close(struct scan *scan);
 
-/* The bytes of the flat scan, with those of its readouts that are in the upload. */
+/* The bytes of the flat scan, including those of its readouts in the upload. */
 uint64_t scan_bytes(const struct scan *scan);
 
-/* What the sender specifies beside the file. All 0: nothing. */
+/* The sender's parameters for reading the file. All 0: none. */
 struct scan_wanted {
     char group[128];   /* HDF5 group; "": "dataset", or the first group that contains a scan */
     uint32_t size[3];  /* matrix of files without a header: x, y, z; z is 1 or 0 in 2-D */
     float fov_mm[3];   /* field of view of the same; 0: 1 mm a pixel */
-    uint32_t in_place; /* 1: the file stays as it is, and what is float32 in it need not be copied out of it */
+    uint32_t in_place; /* 1: the file does not change, so its float32 samples can be read in place */
 };
 
-/* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5", "stream" or "npz". Fails
- * with ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
+/* The name of the format of the file `fd`, of `bytes`: "hdf5", "stream" or "npz". Fails with ERR_UNKNOWN_FORMAT (the
+ * sentence says what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
 int scan_sniff(const char **format, int fd, uint64_t bytes);
 
 /* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() recognises) in a sandboxed

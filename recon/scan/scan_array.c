@@ -115,7 +115,7 @@ static int type_read(struct scan_array *array, const char *type)
     } types[] = {{"c8", true, 4}, {"c16", true, 8}, {"f4", false, 4}, {"f8", false, 8}};
     if (type[0] && type[1] == 'O')
         return err_set(ERR_HOSTILE_FILE,
-                       "The array %s holds Python objects (pickled), which are not read. Save numbers: complex64, "
+                       "The array %s contains Python objects (pickled), which are not read. Save numbers: complex64, "
                        "complex128, float32 or float64.",
                        array->name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -135,7 +135,7 @@ static int type_read(struct scan_array *array, const char *type)
 
 static int not_npy(const char *name)
 {
-    return err_set(ERR_MALFORMED_FILE, "%s.npy is not as numpy.save writes arrays: its header is damaged.", name);
+    return err_set(ERR_MALFORMED_FILE, "%s.npy is not an array written by numpy.save, or its header is damaged.", name);
 }
 
 /* The keys may come in any order, each once; `fortran` and the type are returned as written. */
@@ -200,7 +200,7 @@ int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *by
     if (!scan_array_order(array, fortran, &items) ||
         !size_mul(items, array->real_size * (array->complex_valued ? 2 : 1), &size) || size != left) {
         char shape[176];
-        return err_set(ERR_MALFORMED_FILE, "The array %s says that it is %s, but its %llu bytes are not as many.", name,
+        return err_set(ERR_MALFORMED_FILE, "The array %s should be %s, but has %llu bytes.", name,
                        scan_array_shape(array, shape), (unsigned long long)left);
     }
     array->items = (const uint8_t *)text + header;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    LONGEST = 65535,       /* samples of a readout: the flat scan counts them in 16 bits */
+    LONGEST = 65535,       /* samples of a readout: 16 bits in the flat scan */
     BLOCK_ITEMS = 1 << 20, /* samples gathered before they are written */
     BATCH = 1024,          /* heads of readouts likewise */
     INDEX_MOST = 65536     /* ISMRMRD's counters have 16 bits */
@@ -57,7 +57,7 @@ static int kspace_check(struct layout *l)
     if (t->complex_valued || t->axes < 2 || t->size[t->axes - 1] < 2 || t->size[t->axes - 1] > 3)
         return shape_wrong(t, "real numbers [..., sample, 2 or 3] are expected: kx, ky and, in 3-D, kz.");
     l->between = t->axes - 2;
-    int extra = k->axes - l->between - 1; /* before those that both have in common */
+    int extra = k->axes - l->between - 1; /* before those that both arrays have */
     if (extra < 0 || extra > 2)
         return shapes_differ(k, t, FIT);
     l->rows = 1;
@@ -71,7 +71,7 @@ static int kspace_check(struct layout *l)
     l->repetitions = extra > 1 ? k->size[1] : 1;
     l->samples = t->size[l->between];
     if (l->coils < 1 || l->rows < 1 || l->repetitions < 1 || l->samples < 1)
-        return err_set(ERR_NO_IMAGE_DATA, "The array kspace holds no samples: one of its axes has the length 0.");
+        return err_set(ERR_NO_IMAGE_DATA, "The array kspace has no samples: one of its axes has the length 0.");
     if (l->coils > SCAN_MAX_COILS || l->repetitions > INDEX_MOST)
         return shape_wrong(k,
                            "at most 1024 coils and 65536 repetitions are read. The first axis is that of the coils.");
@@ -152,7 +152,7 @@ static int layout_make(struct layout *l, const struct scan_wanted *wanted)
 {
     if (wanted->size[0] == 0)
         return err_set(ERR_BAD_PARAMETER,
-                       "The file holds arrays, which do not tell how large the image is. Give size=X,Y (3-D: "
+                       "The file contains arrays, which do not determine the size of the image. Give size=X,Y (3-D: "
                        "size=X,Y,Z) in pixels, and fov_mm likewise.");
     for (int d = 0; d < 3; d++) {
         l->matrix[d] = wanted->size[d] ? wanted->size[d] : 1;
@@ -306,7 +306,7 @@ static int samples_write(struct scan_builder *b, const struct layout *l)
         samples += place.samples;
     }
     if (rc == 0)
-        rc = scan_builder_finish(b); /* what it writes is in the blocks */
+        rc = scan_builder_finish(b); /* it writes from the blocks */
     free(traj);
     free(data);
     return rc;

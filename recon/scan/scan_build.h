@@ -9,15 +9,15 @@
 
 enum { SCAN_BUILD_PIECES = 512 };
 
-/* Pieces of memory that are written one after the other. */
+/* Pieces of memory to be written consecutively. */
 struct scan_stretch {
     struct iovec piece[SCAN_BUILD_PIECES];
     int pieces;
-    uint64_t at; /* where the first piece goes */
+    uint64_t at; /* offset of the first piece */
 };
 
-/* A flat scan that is being written. Order of calls: begin; readouts, until all have been passed; layout; samples of
- * each readout in the same order; finish. Memory use does not depend on the scan's size. */
+/* A flat scan in construction. Order of calls: begin; readouts, until all have been passed; layout; samples of each
+ * readout in the same order; finish. Memory use does not depend on the scan's size. */
 struct scan_builder {
     int fd;
     uint64_t cap;        /* limit of the flat scan's size */
@@ -25,18 +25,18 @@ struct scan_builder {
     struct scan_header header;
     struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
     struct scan_stretch traj, data;
-    bool in_place; /* samples stay in the file: of each batch of readouts scan_builder_amend() is called in place of
-                    * scan_builder_samples() of each; set after scan_builder_begin() */
+    bool in_place; /* samples stay in the file: scan_builder_amend() is called for each batch of readouts, instead of
+                      scan_builder_samples() for each; set after scan_builder_begin() */
 };
 
 /* Read the ISMRMRD header (`xml` needs no NUL) and write it and the encodings to `fd` (writable, pwrite).
- * `acquisitions`: how many the file says there are. Fails with ERR_HEADER_INVALID, ERR_LIMIT, ERR_NO_IMAGE_DATA,
+ * `acquisitions`: their number according to the file. Fails with ERR_HEADER_INVALID, ERR_LIMIT, ERR_NO_IMAGE_DATA,
  * ERR_IO, ERR_NO_MEMORY. */
 int scan_builder_begin(struct scan_builder *builder, int fd, uint64_t cap, uint64_t file_bytes, const char *xml,
                        size_t xml_bytes, uint64_t acquisitions);
 
-/* Check the next `count` readouts (all fields except traj and data are set), assign their places and write them.
- * Readouts without samples or coils are left out and counted as ignored. Fails with ERR_MALFORMED_FILE,
+/* Check the next `count` readouts (all fields except traj and data are set), assign their offsets and write them.
+ * Readouts without samples or coils are skipped and counted as ignored. Fails with ERR_MALFORMED_FILE,
  * ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
 int scan_builder_readouts(struct scan_builder *builder, struct scan_readout *readouts, size_t count);
 
@@ -48,37 +48,36 @@ int scan_builder_layout(struct scan_builder *builder);
 int scan_builder_recall(const struct scan_builder *builder, struct scan_readout *readouts, uint64_t first,
                         size_t count);
 
-/* Write readouts [first, first + count) again, whose places in the file are known now. Fails with ERR_IO,
- * ERR_NO_MEMORY. */
+/* Write readouts [first, first + count) again, now with their offsets in the file. Fails with ERR_IO, ERR_NO_MEMORY. */
 int scan_builder_amend(const struct scan_builder *builder, const struct scan_readout *readouts, uint64_t first,
                        size_t count);
 
-/* The samples of the next readout. The memory must stay as it is until scan_builder_flush(). Fails with ERR_IO,
+/* Append the samples of the next readout. The memory must not change until scan_builder_flush(). Fails with ERR_IO,
  * ERR_NO_MEMORY. */
 int scan_builder_samples(struct scan_builder *builder, const struct scan_readout *readout, const void *traj,
                          const void *data);
 int scan_builder_flush(struct scan_builder *builder);
 
-/* `count` numbers of the coil maps, from the `first`. Fails as scan_builder_samples(). */
+/* Write `count` values of the coil maps, from index `first`. Fails as scan_builder_samples(). */
 int scan_builder_maps(struct scan_builder *builder, uint64_t first, const struct c32 *maps, size_t count);
 
-/* The same of the field map; all sampling times. */
+/* The same for the field map; write all sampling times. */
 int scan_builder_field(struct scan_builder *builder, uint64_t first, const float *field, size_t count);
 int scan_builder_times(struct scan_builder *builder, const float *times);
 
 /* Write the header: the scan is complete. */
 int scan_builder_finish(struct scan_builder *builder);
 
-/* A scan whose acquisitions are not counted before they come. Order of calls: open; of each acquisition arrive, put
- * (its trajectory), align, put (its samples), align; close with all readouts. Trajectories and samples lie in turn, so
- * traj_at and data_at are one place. Fail as the functions above. */
+/* A scan that arrives, so that the number of its acquisitions is unknown. Order of calls: open; for each acquisition
+ * arrive, put (its trajectory), align, put (its samples), align; close with all readouts. Trajectories and samples
+ * alternate, so traj_at equals data_at. Fail as the functions above. */
 int scan_builder_open(struct scan_builder *builder, int fd, uint64_t cap, const char *xml, size_t xml_bytes);
-/* Check the next readout, give it its places, and write its head before them. */
+/* Check the next readout, assign its offsets, and write its head. */
 int scan_builder_arrive(struct scan_builder *builder, struct scan_readout *readout);
 int scan_builder_put(struct scan_builder *builder, const void *bytes, size_t count);
 int scan_builder_align(struct scan_builder *builder);
-/* Tell of the first `readouts`, which end at `end` (builder->data.at when the last was complete): the header of a scan
- * that arrives (recon/scan/scan_live.h). */
+/* Update the header of the arriving scan (recon/scan/scan_live.h): the first `readouts` are complete, and end at `end`
+ * (builder->data.at after the last one). */
 int scan_builder_tell(const struct scan_builder *builder, uint64_t readouts, uint64_t end);
 int scan_builder_close(struct scan_builder *builder, const struct scan_readout *readouts, size_t count);
 
@@ -86,8 +85,8 @@ int scan_builder_close(struct scan_builder *builder, const struct scan_readout *
  * the element), ERR_LIMIT. */
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
 
-/* One-time initialisation of libhdf5, and of libxml2, which opens files: call it before the sandbox closes. Fails with
- * ERR_INTERNAL. */
+/* One-time initialisation of libhdf5, and of libxml2, which opens files: call it before entering the sandbox. Fails
+ * with ERR_INTERNAL. */
 int scan_readers_init(void);
 
 /* Decode a built-in scan of one sample, so that the libraries' code and memory are already loaded when an upload
@@ -99,9 +98,9 @@ int scan_hdf5_warm_up(void);
  * ERR_BAD_PARAMETER. */
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
-/* Decode a stream that is still being written to `file`, up to its end (CLOSE), for which it waits without limit: the
- * parent ends this process where none comes. The same scan as scan_stream_decode()'s. Also fails with ERR_LIMIT if
- * there are more acquisitions than are kept on the side. */
+/* Decode a stream that is still being written to `file`, up to its end (CLOSE), for which it waits without limit (the
+ * parent may kill this process). The result equals that of scan_stream_decode(). Also fails with ERR_LIMIT if there are
+ * too many acquisitions to keep their heads in memory. */
 int scan_stream_follow(int fd, uint64_t cap, int file);
 int scan_npz_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 

@@ -72,7 +72,7 @@ static int no_acquisitions(void)
                                       "after the measurement has ended.");
 }
 
-/* Lay out what precedes the readouts, up to *end, and write it. */
+/* Lay out and write the parts before the readouts, up to *end. */
 static int beginning_write(struct scan_builder *b, const char *xml, size_t xml_bytes, uint64_t *end)
 {
     struct scan_header *h = &b->header;
@@ -100,7 +100,7 @@ int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t fi
     if (acquisitions == 0)
         return no_acquisitions();
     if (acquisitions > SCAN_MAX_READOUTS)
-        return err_set(ERR_LIMIT, "The file says it holds %llu acquisitions; at most %d are read.",
+        return err_set(ERR_LIMIT, "The file announces %llu acquisitions; at most %d are read.",
                        (unsigned long long)acquisitions, SCAN_MAX_READOUTS);
     uint64_t end;
     rc = beginning_write(b, xml, xml_bytes, &end);
@@ -320,7 +320,7 @@ int scan_builder_tell(const struct scan_builder *b, uint64_t readouts, uint64_t 
     struct scan_header h = b->header;
     counts_set(&h, readouts, end);
     h.magic = SCAN_ARRIVING;
-    h.readouts_at = h.traj_at; /* their table comes with the end */
+    h.readouts_at = h.traj_at; /* the table is written at the end */
     return write_at(b->fd, &h, sizeof h, 0);
 }
 

@@ -26,7 +26,7 @@ int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct 
         .context = context,
     };
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-        return err_set(ERR_IO, "The scan is no regular file.");
+        return err_set(ERR_IO, "The scan is not a regular file.");
     int memory = -1, rc = scan_sniff(&request.format, fd, (uint64_t)status.st_size);
     if (rc == 0)
         rc = decode_file(&memory, decoder, &request);

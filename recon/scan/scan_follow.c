@@ -1,4 +1,4 @@
-/* Reads an MRD version 1 stream while it arrives: the file grows, and the stream tells its own end. */
+/* Reads an MRD version 1 stream while it arrives: the file grows, and the stream contains its own end. */
 #include "recon/scan/mrd_readout.h"
 
 #include "gridding/base/err.h"
@@ -12,28 +12,29 @@
 enum {
     CHUNK = 256 << 10,
     READOUTS_FIRST = 1024,
-    READOUTS_MOST = 1 << 20, /* that are kept in this process until the end */
-    WAIT_NS = 2000000        /* between two looks for more */
+    READOUTS_MOST = 1 << 20, /* kept in memory until the end */
+    WAIT_LEAST_NS = 100000,  /* between two checks for more bytes, once there were some .. */
+    WAIT_MOST_NS = 2000000   /* .. doubled by each check that finds none */
 };
 
 struct follower {
     struct scan_builder builder;
     int file;
-    uint64_t at;     /* bytes taken */
+    uint64_t at;     /* bytes consumed */
     uint8_t *chunk;  /* [CHUNK] */
-    size_t from, to; /* bytes of the chunk that are not taken */
+    size_t from, to; /* bytes of the chunk not yet consumed */
     struct scan_readout *readouts;
-    size_t count, room, told; /* told: of them, to who computes while the stream arrives */
-    uint64_t whole;           /* where the last of them ends in the scan */
+    size_t count, room, told; /* told: the number in the last header written */
+    uint64_t whole;           /* end of the last complete one in the scan */
     uint32_t acquisitions;
     bool begun;  /* the header was read */
     bool within; /* the last readout is not complete */
 };
 
-/* At least one byte that is not taken. */
+/* Wait for at least one byte. */
 static int more(struct follower *f)
 {
-    const struct timespec moment = {.tv_nsec = WAIT_NS};
+    struct timespec moment = {.tv_nsec = WAIT_LEAST_NS};
     while (f->from == f->to) {
         const size_t complete = f->count - f->within;
         int rc = complete > f->told ? scan_builder_tell(&f->builder, complete, f->whole) : 0;
@@ -43,15 +44,17 @@ static int more(struct follower *f)
         ssize_t got = pread(f->file, f->chunk, CHUNK, (off_t)f->at);
         if (got < 0 && errno != EINTR)
             return err_set(ERR_IO, "The file cannot be read (%s).", strerror(errno));
-        if (got == 0)
+        if (got == 0) {
             nanosleep(&moment, NULL);
+            moment.tv_nsec = moment.tv_nsec < WAIT_MOST_NS / 2 ? 2 * moment.tv_nsec : WAIT_MOST_NS;
+        }
         f->from = 0;
         f->to = got > 0 ? (size_t)got : 0;
     }
     return 0;
 }
 
-/* Take the next `count` bytes to `to`. */
+/* Copy the next `count` bytes to `to`. */
 static int take(struct follower *f, void *to, size_t count)
 {
     char *place = to;
@@ -67,7 +70,7 @@ static int take(struct follower *f, void *to, size_t count)
     return rc;
 }
 
-/* Take the next `count` bytes to the scan; `kept` false: leave them out. */
+/* Append the next `count` bytes to the scan; `kept` false: skip them. */
 static int pass(struct follower *f, uint64_t count, bool kept)
 {
     int rc = 0;
@@ -93,12 +96,14 @@ static int header_take(struct follower *f, uint64_t bytes, int memory, uint64_t 
         bytes--;
     if (rc == 0)
         rc = scan_builder_open(&f->builder, memory, cap, xml, bytes);
+    if (rc == 0)
+        f->builder.header.streamed = 1;
     free(xml);
     f->begun = true;
     return rc;
 }
 
-/* Keep a readout until the end. */
+/* Remember a readout until the end. */
 static int readout_keep(struct follower *f, const struct scan_readout *readout)
 {
     if (f->count == f->room) {
@@ -140,7 +145,7 @@ static int acquisition_take(struct follower *f, const uint8_t *head, uint64_t bo
     return rc;
 }
 
-/* Take the next message; *end: it was CLOSE. */
+/* Read the next message; *end: it was CLOSE. */
 static int message_take(struct follower *f, int memory, uint64_t cap, bool *end)
 {
     uint8_t number[MRD_NUMBER_BYTES], head[MRD_HEAD_MOST];

@@ -1,5 +1,5 @@
-/* scan_h5.h: inside the HDF5 reader: finding a scan among the objects of a hostile file, and reading its datasets
- * with care. */
+/* scan_h5.h: inside the HDF5 reader: finding a scan among the objects of an untrusted file, and reading its datasets
+ * safely. */
 #ifndef MRIRECON_SCAN_H5_H
 #define MRIRECON_SCAN_H5_H
 
@@ -12,7 +12,7 @@
 
 enum { SCAN_H5_NAME = 256, SCAN_H5_FILTERS = 8 /* of a dataset, at most */ };
 
-/* Some bytes of the upload, or what was unpacked of it. */
+/* Some bytes of the upload, or of unpacked data. */
 struct scan_h5_place {
     const uint8_t *at;
     uint64_t bytes;
@@ -23,7 +23,7 @@ struct scan_h5 {
     hid_t file, driver;
     const uint8_t *image;        /* all of it, mapped */
     uint64_t bytes, base;        /* base: addresses in the file count from there */
-    struct scan_h5_place *place; /* not NULL: libhdf5 reports where raw data are, and reads none */
+    struct scan_h5_place *place; /* not NULL: libhdf5 reports the address of raw data, and reads none */
     uint64_t heap, heap_next;    /* where the last list was found */
 };
 
@@ -39,7 +39,7 @@ struct scan_h5_items {
     size_t item_bytes; /* in the file */
     uint64_t count;
     uint64_t chunk;     /* items in one; 0: all lie together */
-    bool last_is_plain; /* the last chunk is not filtered where it is not full */
+    bool last_is_plain; /* a partial last chunk is not filtered */
     int filters;
     struct {
         H5Z_filter_t id;
@@ -47,7 +47,7 @@ struct scan_h5_items {
     } filter[SCAN_H5_FILTERS];
     uint8_t *buffer[2];
     uint64_t loaded;            /* the chunk in `place` */
-    struct scan_h5_place place; /* where the items, or those of a chunk, lie */
+    struct scan_h5_place place; /* the items, or those of a chunk */
 };
 
 /* Find where the items of a dataset that scan_h5_dataset() opened are stored. Fails with ERR_MALFORMED_FILE,
@@ -91,8 +91,8 @@ uint64_t scan_h5_count(hid_t group, const char *name);
 bool scan_h5_has_arrays(hid_t file);
 int scan_h5_arrays_decode(int fd, uint64_t cap, hid_t file, const struct scan_wanted *wanted);
 
-/* The arrays `sensitivities` and `fieldmap` beside the acquisitions of `group`, where there are any; memory[2], NULL
- * before, is to be freed in any case. Fails with ERR_MALFORMED_FILE, ERR_LIMIT, ERR_NO_MEMORY. */
+/* The arrays `sensitivities` and `fieldmap` of `group`, if it has them. The caller frees memory[2] (initially NULL) in
+ * any case. Fails with ERR_MALFORMED_FILE, ERR_LIMIT, ERR_NO_MEMORY. */
 int scan_h5_pixels_read(struct scan_pixels *out, void *memory[2], hid_t group);
 
 #endif

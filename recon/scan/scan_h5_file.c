@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An open file, as the driver sees it: H5FD_t first. */
+/* The driver's open file: H5FD_t first. */
 struct open_file {
     H5FD_t base;
     struct scan_h5 *h5;

@@ -24,7 +24,7 @@ enum { CHECKSUM_BYTES = 4 };
 /* The checksum of HDF5's filter fletcher32: over big-endian 16-bit words. */
 static uint32_t checksum(const uint8_t *p, size_t bytes)
 {
-    enum { WORDS = 360 }; /* so many that no sum overflows */
+    enum { WORDS = 360 }; /* the most without overflow of a sum */
     uint32_t low = 0, high = 0;
     for (size_t at = 0; at < bytes;) {
         for (int i = 0; i < WORDS && at < bytes; i++, at += 2) {

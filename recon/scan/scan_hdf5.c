@@ -1,8 +1,8 @@
 /* Reads an ISMRMRD HDF5 file. By libhdf5 itself, never by libismrmrd, whose readers trust the file. Members are found
- * by name, since libismrmrd (376 bytes an item), h5py (372) and native alignment (384) lay them out differently. Read
- * twice: all heads in one pass, which gives every length and place; then trajectories and data, out of the file itself
- * where they are float32 already. libhdf5 finds the scan's datasets and converts numbers; items and lists are taken
- * from the file by scan_h5_items.c, which checks every length. */
+ * by name, since libismrmrd (376 bytes an item), h5py (372) and native alignment (384) lay them out differently. The
+ * file is read twice: first all heads, which have every length and offset; then trajectories and data, in place if they
+ * are float32. libhdf5 finds the scan's datasets and converts numbers; items and lists are taken from the file by
+ * scan_h5_items.c, which checks every length. */
 #include "recon/scan/scan_build.h"
 #include "recon/scan/scan_h5.h"
 
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    MUST_COPY = 1, /* beside error codes: samples in the file are not where they can be read in place */
+    MUST_COPY = 1, /* in addition to error codes: the samples cannot be read in place */
     HEADS = 1024,  /* acquisitions a batch in the first pass */
     SAMPLES = 256, /* at most, in the second */
 };
@@ -23,7 +23,7 @@ enum {
 /* A list of numbers in each item. */
 struct list {
     size_t at;         /* its reference in the item */
-    hid_t type;        /* of its numbers; -1: float32, as they are wanted */
+    hid_t type;        /* of its numbers; -1: float32, no conversion */
     size_t item_bytes; /* of one number */
 };
 
@@ -86,7 +86,7 @@ static int types_create(struct source *s, hid_t stored)
     static const char *const names[] = {"head", "traj", "data"};
     if (H5Tget_class(stored) != H5T_COMPOUND)
         return err_set(ERR_MALFORMED_FILE,
-                       "\"data\" is no list of acquisitions: ISMRMRD requires items of head, traj and data.");
+                       "\"data\" is not a list of acquisitions: ISMRMRD requires items of head, traj and data.");
     for (int i = 0; i < 3; i++)
         if (H5Tget_member_index(stored, names[i]) < 0)
             return err_set(ERR_MALFORMED_FILE, "The acquisitions lack the member \"%s\", which ISMRMRD requires.",
@@ -169,8 +169,8 @@ static int damaged(uint64_t acquisition)
         (unsigned long long)acquisition);
 }
 
-/* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have room for them, in the file or
- * here. */
+/* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have space for them, in the file's
+ * layout or ours. */
 static int heads_convert(struct source *s, uint64_t first, size_t count, struct scan_readout *heads, char *work,
                          char *beside)
 {
@@ -270,8 +270,8 @@ static int readout_read(struct source *s, struct scan_builder *b, const struct s
     return rc;
 }
 
-/* Note where in the file the samples of one readout are. Lists of libhdf5 begin at multiples of 8 bytes, but nothing
- * in the format makes them. */
+/* Note where in the file the samples of one readout are. libhdf5 aligns lists to 8 bytes, but the format does not
+ * require it. */
 static int readout_place(struct source *s, struct scan_readout *r, const uint8_t *item)
 {
     struct samples traj, data;
@@ -303,7 +303,7 @@ static int samples_read(struct source *s, struct scan_builder *b)
         rc = scan_builder_recall(b, readouts, first, count);
         for (size_t i = 0; rc == 0 && i < count; i++) {
             uint64_t wanted = readouts[i].acquisition, passed = wanted - next;
-            if (passed < run) { /* some in between may have been left out as empty */
+            if (passed < run) { /* empty ones in between may have been skipped */
                 at += passed * s->items.item_bytes;
                 run -= passed;
             } else {
@@ -355,7 +355,7 @@ static void source_close(struct source *s)
     scan_h5_close(&s->h5);
 }
 
-/* MUST_COPY: only where `in_place`. */
+/* Returns MUST_COPY only if `in_place`. */
 static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const struct scan_wanted *wanted, bool in_place)
 {
     struct scan_builder *b = malloc(sizeof *b);

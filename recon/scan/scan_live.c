@@ -14,9 +14,9 @@ enum { READOUTS_FIRST = 1024 };
 
 struct scan_live {
     int memory;
-    char *base; /* a copy of the decoder's memory, at the same places; its pages are taken as they are filled */
+    char *base; /* a copy of the decoder's memory at the same offsets; its pages are allocated as they are filled */
     size_t size;
-    uint64_t have, at;         /* bytes copied; where the next readout's head lies */
+    uint64_t have, at;         /* bytes copied; offset of the next readout's head */
     struct scan_header header; /* the newest */
     struct scan_header part;   /* of scan_live_part() */
     struct scan_readout *readouts;
@@ -63,7 +63,7 @@ static int copy(struct scan_live *live, uint64_t end)
     return 0;
 }
 
-/* What is before the readouts, once. */
+/* Copy the parts before the readouts, once. */
 static int beginning_check(const struct scan_live *live)
 {
     const struct scan_header *h = &live->header;
@@ -113,7 +113,7 @@ int scan_live_look(struct scan_live *live, uint64_t most_bytes, uint64_t *readou
     if (pread(live->memory, &now, sizeof now, 0) != sizeof now)
         return scan_invalid("its header");
     if ((now.magic != SCAN_ARRIVING && now.magic != SCAN_MAGIC) || now.readouts < live->count)
-        return 0; /* nothing yet, or a second decoder begins again */
+        return 0; /* nothing yet, or a second decoder has started over */
     const bool first = live->header.magic == 0;
     if (!first && (now.traj_at != live->header.traj_at || now.encodings != live->header.encodings ||
                    now.encodings_at != live->header.encodings_at || now.xml_at != live->header.xml_at ||

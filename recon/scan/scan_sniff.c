@@ -16,10 +16,10 @@ static const char hdf5_magic[8] = "\x89HDF\r\n\x1a\n";
 #define AS_IT_IS \
     ", as curl -d or a copy as text does: send it as it is (curl --data-binary @scan.h5, or -X POST -T scan.h5)"
 
-/* Formats recognised by their first bytes, and what to say of those that are not read. The first match counts. */
+/* Formats recognised by their first bytes, with a sentence for those that are not supported. The first match counts. */
 static const struct magic {
     size_t at, length;
-    const char *magic, *format; /* NULL: not read */
+    const char *magic, *format; /* NULL: not supported */
     const char *sentence;
 } magics[] = {
     {0, 5, "\x89HDF\x1a", NULL, "The file was an HDF5 file until its line ends were taken out" AS_IT_IS},

@@ -1,6 +1,5 @@
-/* Reads an MRD version 1 stream saved as a file (siemens_to_ismrmrd writes them): messages of a 16-bit number and a
- * body that the number defines, little-endian. Two passes: lengths and heads first, then the samples, directly from the
- * file. */
+/* Reads an MRD version 1 stream saved as a file (as siemens_to_ismrmrd writes them). Two passes: lengths and heads
+ * first, then the samples, directly from the file. */
 #include "recon/scan/mrd_readout.h"
 
 #include "gridding/base/err.h"
@@ -26,7 +25,7 @@ struct item {
     size_t body_bytes;
 };
 
-/* Skip `bytes`, or fail because the file ends early. */
+/* Skip `bytes`; fails if the file ends early. */
 static int take(struct cursor *c, uint64_t bytes, const uint8_t **from, unsigned id)
 {
     if (bytes > (uint64_t)(c->end - c->at))
@@ -134,6 +133,7 @@ int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes)
         rc = scan_builder_begin(b, fd, cap, bytes, (const char *)xml.body, xml.body_bytes, acquisitions);
     if (rc == 0) {
         b->header.ignored = ignored;
+        b->header.streamed = 1;
         rc = readouts_write(b, c, batch);
     }
     if (rc == 0)

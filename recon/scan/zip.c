@@ -83,9 +83,8 @@ static int directory_find(struct directory *out, const struct zip *zip)
 {
     uint64_t end = end_find(zip->file, zip->bytes);
     if (end == zip->bytes)
-        return err_set(ERR_TRUNCATED,
-                       "The ZIP archive (.npz) has no end: the file was cut short, or something follows it. Send it "
-                       "again whole.");
+        return err_set(ERR_TRUNCATED, "The ZIP archive (.npz) has no end record: the file was cut short, or has other "
+                                      "bytes at its end. Send it again.");
     const uint8_t *p = zip->file + end;
     *out = (struct directory){.entries = u16(p + 10), .bytes = u32(p + 12), .at = u32(p + 16)};
     int rc = 0;
@@ -225,7 +224,7 @@ int zip_open(struct zip *zip, const void *file, uint64_t bytes)
 static bool inflate_whole(const uint8_t *from, uint64_t packed, uint8_t *to, uint64_t unpacked)
 {
     enum { TURN = 1 << 30 };
-    uint8_t beyond; /* zlib needs room for one byte to find the end of an empty stream */
+    uint8_t beyond; /* zlib needs space for one byte to detect the end of an empty stream */
     z_stream stream = {.next_in = from};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
         return false;
@@ -239,7 +238,7 @@ static bool inflate_whole(const uint8_t *from, uint64_t packed, uint8_t *to, uin
         rc = inflate(&stream, Z_NO_FLUSH);
         in -= give - stream.avail_in;
         if (!out && stream.avail_out == 0)
-            rc = Z_DATA_ERROR; /* more than was told */
+            rc = Z_DATA_ERROR; /* more than announced */
         out -= out ? room - stream.avail_out : 0;
     }
     inflateEnd(&stream);
@@ -257,7 +256,7 @@ int zip_read(const struct zip *zip, const struct zip_member *member, uint64_t mo
             return err_set_bytes(
                 ERR_LIMIT, member->unpacked > INT64_MAX ? INT64_MAX : (int64_t)member->unpacked, (int64_t)most,
                 "The member %s takes %llu MB unpacked; packed members may take %llu MB together. Save "
-                "the scan with numpy.savez, which packs nothing.",
+                "the scan with numpy.savez, which does not compress.",
                 member->name, (unsigned long long)member->unpacked >> 20, (unsigned long long)most >> 20);
         room = malloc(member->unpacked + 1);
         if (!room)

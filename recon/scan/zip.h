@@ -1,8 +1,8 @@
 /* zip.h: inside the decoder: members of a ZIP archive in memory (APPNOTE.TXT 6.3.10), as numpy.savez writes them:
  * stored or deflated, Zip64 or not, not encrypted.
  *
- * Own code rather than libzip: of the format a scan needs the central directory and inflate, which is zlib's. libzip
- * would put its encryption and the decoders of bzip2, lzma and zstd into the process that reads uploads. */
+ * Own code rather than libzip: a scan needs only the central directory and zlib's inflate. libzip would add encryption
+ * and the decoders of bzip2, lzma and zstd to the process that reads uploads. */
 #ifndef MRIRECON_ZIP_H
 #define MRIRECON_ZIP_H
 
@@ -12,7 +12,7 @@
 enum { ZIP_MEMBERS = 64, ZIP_NAME = 128 };
 
 struct zip_member {
-    char name[ZIP_NAME]; /* printable ASCII; what is not is '?' */
+    char name[ZIP_NAME]; /* printable ASCII; other characters become '?' */
     unsigned method;     /* 0: stored, 8: deflated */
     uint32_t crc;
     uint64_t packed, unpacked; /* bytes */

@@ -4,8 +4,8 @@
 bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default ../shared/data/mri/phantom_spiral_8ch.h5, 200 requests,
 devices auto): one after the other on a new connection each, `Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the
 time goes: means of `send` (until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run` (until
-its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and `write`, and `settle`: handing over, and the
-syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page faults a
+its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and `write`, less what passed before the job began
+(`ahead`), and `settle`: handing over, and the syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page faults a
 request of daemon, worker and decoders, which a busy machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding
 passed ahead there.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils: 1.4 GB):
@@ -63,10 +63,10 @@ def account(runs, jobs):
 
 def split(jobs):
     """Mean milliseconds of the parts of `run`."""
-    parts = {"compute": [], "write": [], "settle": []}
+    parts = {"compute": [], "write": [], "ahead": [], "settle": []}
     for job in jobs:
-        compute, write = job["report"]["seconds"], job["report"]["stages"]["write"]
-        for name, seconds in zip(parts, (compute, write, wall(job["finished"]) - wall(job["started"]) - compute - write)):
+        compute, write, ahead = job["report"]["seconds"], job["report"]["stages"]["write"], job["report"].get("ahead_seconds", 0)
+        for name, seconds in zip(parts, (compute, write, ahead, wall(job["finished"]) - wall(job["started"]) - (compute + write - ahead))):
             parts[name].append(seconds)
     return {name: round(1e3 * statistics.mean(seconds), 2) for name, seconds in parts.items()}
 

@@ -185,6 +185,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
     for (int i = -2; i < o->runs; i++) {
         double start = clock_seconds();
         must(normal_apply(normal, c->batch, device_image, device_result), "normal_apply");
+        must(dev_finish(dev), "dev_finish");
         times[i < 0 ? 0 : i] = clock_seconds() - start;
     }
     normal_free(normal);

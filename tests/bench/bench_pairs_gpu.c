@@ -4,7 +4,8 @@
  * within the cut-off, and how many of them a second; the largest error of some bodies' forces, relative to the rms of
  * forces, against double precision; whether two runs gave the same bits.
  *
- *   bench_pairs_gpu [share of the points, 1] [positions.npy: float32 [n][3]] */
+ *   bench_pairs_gpu [share of the points, 1] [positions.npy: float32 [n][3]; -: none] [a word: only cases whose name
+ *                   has it] */
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
@@ -267,12 +268,14 @@ int main(int argc, char **argv)
     must(dev_create(&dev, DEV_GPU, 0, 0));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         struct problem p = problems[i];
+        if (argc > 3 && !strstr(p.name, argv[3]))
+            continue;
         p.count = (size_t)((double)p.count * share);
         float *at = places(&p);
         measure(dev, &p, at);
         free(at);
     }
-    if (argc > 2) {
+    if (argc > 2 && strcmp(argv[2], "-") != 0) {
         struct problem p = {"forces, positions of a file", 0, 8, 3e-3, EVEN, false, 0};
         float *at = file_places(argv[2], &p.count);
         measure(dev, &p, at);

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """How long after its last byte a scan has its first image: sent as a stream over TCP at a scanner's pace, and whole by POST.
 
-    tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--seconds 1] [--repeats 7] [--query kind=recon]
+    tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--seconds 1] [--repeats 7] [--query kind=recon] [--devices cpu]
 
 A radial scan of random samples (2x readout) is sent over MRD in --seconds, acquisition by acquisition: latency is the time
 from sending CLOSE to the first byte of the first image. The same stream is posted over HTTP as fast as it goes, with Prefer:
 wait: latency is the time from the last byte sent to the first byte of the answer, and the whole is that from the first byte
-sent. Each of the three is a median of --repeats, after two that are not counted. Prints one JSON object. MRIRECON_BIN: the programs.
+sent. Each of the three is a median of --repeats, after two that are not counted: from the second on, the trajectory is known.
+`streamed_first_ms`: the first of all, whose trajectory is new; `parts_ahead` of `parts`: of the last stream (docs/mrd.md). Prints one JSON object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -36,6 +37,8 @@ def streamed(daemon, query, messages, seconds):
         first = session.take(2)
         latency = time.monotonic() - last
         assert first == mrd.IMAGE.to_bytes(2, "little"), first
+        while session.socket.recv(1 << 20):
+            pass
     return latency
 
 
@@ -58,14 +61,16 @@ def main():
         parser.add_argument("--" + name, type=int, default=fallback)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--query", default="kind=recon")
+    parser.add_argument("--devices", default="cpu")
     wanted = parser.parse_args()
     scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes, 2 * wanted.matrix, wanted.coils)
     messages = list(scan.messages())
     body = b"".join(messages)
-    latencies, after, whole = [], [], []
-    with Daemon(mrd_listen="127.0.0.1:0") as daemon:
+    latencies, after, whole, report = [], [], [], {}
+    with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
             latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds))
+            report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
             last, all_of_it = posted(daemon, wanted.query, body)
             after.append(last)
             whole.append(all_of_it)
@@ -73,6 +78,8 @@ def main():
     def median(values):
         return round(1000 * statistics.median(values[2:]), 1)
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
+                      "streamed_first_ms": round(1000 * latencies[0], 1), "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
+                      "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"), "device": report["device"],
                       "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole)}))
 
 

@@ -51,7 +51,7 @@ def of_bytes(content):
 
 def address_of(daemon):
     """Where a daemon with the option mrd-listen takes streams, as it logged."""
-    return "127.0.0.1", int(re.findall(r"MRD streams are taken at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
+    return "127.0.0.1", int(re.findall(r"MRD streams are accepted at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
 
 
 def config_file(name):

@@ -204,7 +204,7 @@ def attached(daemon):
         with open(out, "rb") as file:
             images.append(run(daemon, file.read(), "dcf=given")[1])
         done = attach(SCAN.traj)
-        assert done.returncode == 1 and "is there already" in done.stderr, done
+        assert done.returncode == 1 and "already exists" in done.stderr, done
         os.unlink(out)
     close(images[0][0], SCAN.adjoint())
     assert (images[0] == images[1]).all(), "other images"

@@ -13,6 +13,7 @@ import tempfile
 
 import scans
 from harness import BIN, Daemon, fault, main, same, test, wait_until
+from served import Served
 
 FOLDER = tempfile.TemporaryDirectory()
 SMALL = scans.radial(seed=41).bytes(FOLDER.name)
@@ -39,10 +40,12 @@ class Gpu:
     def mended(self):
         os.unlink(self.trigger)
 
-    def daemon(self, devices="gpu:0", gpus=1):
+    def environment(self, gpus=1):
         """gpus: a bit for each that the machine has."""
-        environment = {"MRIRECON_FAKE_GPU": self.trigger, "MRIRECON_FAKE_GPUS": str(gpus)}
-        return Daemon(devices=devices, binaries=self.binaries, environment=environment, expect_trouble=True)
+        return {"MRIRECON_FAKE_GPU": self.trigger, "MRIRECON_FAKE_GPUS": str(gpus)}
+
+    def daemon(self, devices="gpu:0", gpus=1):
+        return Daemon(devices=devices, binaries=self.binaries, environment=self.environment(gpus), expect_trouble=True)
 
 
 @contextlib.contextmanager
@@ -105,9 +108,10 @@ def found_at_start():
         device.breaks(1)
         identity = daemon.submit(LARGE).expect(202).json()["id"]
         not_ready(daemon, ["Jobs are kept", "The test of gpu 0 (pretended) failed", "the pretended GPU is broken"])
+        # The device is lost by the job, or before it begins, while it is computed ahead.
         job = daemon.job(identity)
-        same((job["state"], job["attempts"]), ("queued", 1), "state and attempts")
-        succeeds_when_mended(device, daemon, identity, attempts=2)
+        same((job["state"], job["attempts"] in (0, 1)), ("queued", True), f"state and attempts ({job['attempts']})")
+        succeeds_when_mended(device, daemon, identity, attempts=job["attempts"] + 1)
 
 
 @test("a GPU that computes wrong values is found out when its worker starts, and gets no job until it is right again")
@@ -132,6 +136,21 @@ def one_job():
         succeed(daemon, jobs)
         same(daemon.get("/readyz").status, 200, "/readyz")
         assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
+
+
+@test("a GPU that fails while a job is computed ahead: the worker says so, of no job, and ends")
+def lost_ahead():
+    with gpu() as device:
+        with Served(worker=f"{device.binaries}/mrirecon-worker", device="gpu:0", environment=device.environment(), status=1) as served:
+            device.breaks(OF_LARGE)
+            path = os.path.join(FOLDER.name, "large.h5")
+            with open(path, "wb") as file:
+                file.write(LARGE)
+            served.prepare("next", path)
+            lost = served.receive()
+            same((lost["type"], lost["id"], lost["fatal"], lost["error"]["code"]), ("failed", "", True, "device-failed"), f"the message {lost}")
+            assert "the pretended GPU is broken" in lost["error"]["detail"], lost
+            same(served.process.wait(), 1, "exit status")
 
 
 def worker_of(daemon, device):

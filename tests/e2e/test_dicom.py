@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import zipfile
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from harness import BIN, Daemon, main, same, skip, test
 
 FOLDER = tempfile.TemporaryDirectory()
 # Warnings of what the scan's header does not tell, and of the term for images of no flavour (PS3.3 C.8.16.1.3).
-EXPECTED = ("needed to build DICOMDIR", "defined term <OTHER> for value 3")
+EXPECTED = ("needed to build DICOMDIR", "defined term <OTHER> for value 3", "attribute <Laterality>")
 LONG = (b"OB", b"OW", b"SQ", b"UT")
 
 
@@ -38,7 +39,7 @@ def elements(data, at=0, end=None):
         else:
             value = data[at:at + length]
             out[tag] = (struct.unpack(f"<{length // 2}H", value) if vr == b"US" else struct.unpack(f"<{length // 4}I", value) if vr == b"UL"
-                        else value if vr in (b"OB", b"OW", b"AT") else value.decode().rstrip(" \0"))
+                        else value if vr in (b"OB", b"OW", b"AT", b"FD") else value.decode().rstrip(" \0"))
             at += length
     return out
 
@@ -107,13 +108,14 @@ def check(data, images, nifti):
     return body
 
 
-def validate(data):
+def validate(*files):
     if not shutil.which("dciodvfy"):
         skip("dciodvfy is not installed (dicom3tools)")
-    path = f"{FOLDER.name}/check.dcm"
-    with open(path, "wb") as file:
-        file.write(data)
-    for words in (["dciodvfy", path], ["dcentvfy", path]):
+    paths = [f"{FOLDER.name}/check{i}.dcm" for i in range(len(files))]
+    for path, data in zip(paths, files):
+        with open(path, "wb") as file:
+            file.write(data)
+    for words in [["dciodvfy", path] for path in paths] + [["dcentvfy", *paths]]:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace")
         said = [line for line in (done.stdout + done.stderr).splitlines()
                 if "Error" in line or ("Warning" in line and not any(words in line for words in EXPECTED))]
@@ -128,6 +130,42 @@ def slices(daemon):
     same(images.shape[:3], (2, 1, 3), "frames, channels, slices")
     check(data, images, nifti)
     validate(data)
+
+
+@test("dcm.zip: a classic file for each slice, with the pixels and places of npy and NIfTI; its own, lasting UIDs; valid")
+def classic(daemon):
+    body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--coils", "2", "--orientation", "oblique", "--position",
+                    "10,-20,30", "--phantom", "asymmetric")
+    for query in ("&coils=none", "&coils=none&output=phase"):
+        whole, images, nifti = job_files(daemon, body, query)
+        job = daemon.run(body, f"kind=recon&tolerance=1e-3{query}")
+        path = f"/v1/jobs/{job['id']}/results/image"
+        data = daemon.get(path, Accept="application/zip").expect(200, "application/zip").body
+        same(daemon.get(f"{path}?format=dcm.zip").expect(200).body, data, "the archive, asked for by its name")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            same(archive.testzip(), None, "a damaged member")
+            names = archive.namelist()
+            files = [archive.read(name) for name in names]
+        frames, channels, depth, rows, columns = images.shape
+        same(names, [f"{i + 1:06d}.dcm" for i in range(frames * channels * depth)], "names")
+        bodies = [dicom(data) for data in files]
+        for i, slice_ in enumerate(bodies):
+            moment, channel, z = i // (channels * depth), i // depth % channels, i % depth
+            same((slice_[0x00200013], slice_[0x00200012], slice_[0x00200100]), (str(i + 1), str(channel + 1), str(moment + 1)), "numbers")
+            meaning, = slice_[0x00409096]
+            slope, low = struct.unpack("<d", meaning[0x00409225])[0], struct.unpack("<d", meaning[0x00409224])[0]
+            stored = np.frombuffer(slice_[0x7fe00010], "<u2").reshape(rows, columns)
+            error = np.abs(stored * slope + low - images[moment, channel, z]).max()
+            assert error <= 0.51 * slope, f"file {i}: pixels differ by {error}, a step is {slope}"
+            corner, turned, (dy, dx) = numbers(slice_[0x00200032]), numbers(slice_[0x00200037]), numbers(slice_[0x00280030])
+            for x, y in ((0, 0), (columns - 1, rows - 1)):
+                place = corner + turned[:3] * dx * x + turned[3:] * dy * y
+                assert np.abs(place - affine(nifti) @ [x, y, z, 1]).max() < 2e-3, f"file {i}: pixel {x}, {y} is at {place}"
+        same(len({slice_[0x00080018] for slice_ in bodies}), len(bodies), "different instances")
+        same(len({slice_[tag] for slice_ in bodies for tag in (0x0020000d, 0x0020000e, 0x00200052)}), 3, "one study, series and frame of reference")
+        same(bodies[0][0x0020000d], dicom(whole)[0x0020000d], "the study's UID, of both forms")
+        assert bodies[0][0x0020000e] != dicom(whole)[0x0020000e], "two classes of images share a series"
+        validate(*files)
 
 
 @test("a volume with one image for each coil; valid")

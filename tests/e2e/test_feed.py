@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """The stream of the events of all jobs, and the short list: what is told to whom, coming back, restarts, limits, slow readers."""
-import os
 import signal
 
 import scans

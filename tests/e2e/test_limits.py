@@ -351,7 +351,7 @@ def origins(daemon):
 def few_descriptors():
     with Daemon(devices="cpu", command=("prlimit", "--nofile=344:344")) as daemon:
         line = next(line for line in daemon.read_log().splitlines() if "file descriptors" in line)
-        assert "warning: at most 18 connections are served, not the 1000 of the option connections" in line, line
+        assert "warning: at most 18 connections are served, not 1000 as option connections says" in line, line
         descriptors = lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd"))  # noqa: E731
         at_rest = descriptors()
         held = []

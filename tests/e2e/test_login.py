@@ -60,10 +60,10 @@ def roles(daemon):
         cookie = login(daemon, who)
         same(ask(daemon, cookie, "GET", f"/v1/jobs/{theirs}").status, 200 if sees else 404, f"another's job for {who}")
         if changes:
-            target = theirs if who == "other" else daemon.job_of("other") if changes != 404 else mine[:-1] + "0"
+            target = theirs if who == "other" else daemon.job_of("other") if changes != 404 else mine[:-1] + ("1" if mine[-1] == "0" else "0")
             if changes != 404:
                 daemon.ended(target)
-            same(ask(daemon, cookie, "DELETE", f"/v1/jobs/{target}", **FORM).status, changes, f"DELETE by {who}")
+            same(ask(daemon, cookie, "DELETE", f"/v1/jobs/{target}", **FORM).status, changes, f"DELETE of {target} by {who} (own: {mine})")
         theirs = daemon.job_of("other") if who == "other" else theirs
     same(ask(daemon, login(daemon, "read"), "POST", "/v1/jobs", body, **FORM).problem(403, "forbidden")["code"], "forbidden")
 

@@ -115,7 +115,7 @@ def refused(daemon):
             ("a long text", struct.pack("<HI", mrd.CONFIG_TEXT, 1 << 30) + b"a=" + bytes(20000), "limit-exceeded", "16384"),
             ("a kind that reads no streams", mrd.text(mrd.CONFIG_TEXT, "kind=nbody") + head, "bad-parameter", "nbody"),
             ("data before the header", acquisition, "malformed-file", "before its header"),
-            ("a configuration behind the header", head + mrd.config_file("raw"), "malformed-file", "behind its header"),
+            ("a configuration behind the header", head + mrd.config_file("raw"), "malformed-file", "after its header"),
             ("a number that is none", head + acquisition + struct.pack("<H", 4711), "malformed-file", "4711"),
             ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "malformed-file", "number")):
         with mrd.Session(daemon) as session:
@@ -174,7 +174,7 @@ def left():
                 failure = receiving.failure()
                 assert failure.startswith("draining: "), failure
                 failure = stays.failure()
-                assert "goes on" in failure, failure
+                assert "continues" in failure, failure
             daemon.process.wait(120)
         daemon.restart()
         jobs = daemon.get("/v1/jobs").json()["jobs"]

@@ -7,6 +7,7 @@ import hmac
 import http.server
 import json
 import os
+import re
 import tempfile
 import threading
 
@@ -191,9 +192,10 @@ def kept():
         wait_until(lambda: daemon.get(f"/v1/jobs/{other}").status == 404, "the removal of the job that is sent nowhere")
         if daemon.get(f"/v1/jobs/{job}").status == 200:  # until its third attempt
             wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the removal after the last attempt")
-        lines = [line for line in daemon.read_log().splitlines() if "given up to deliver" in line or "removed 1 ended" in line]
-        assert any("given up" in line for line in lines), lines
-        assert "given up" in lines[-2] and "removed" in lines[-1], f"the job was removed before its delivery had ended: {lines}"
+        # One pass of the housekeeper may remove both jobs.
+        lines = [line for line in daemon.read_log().splitlines() if "gave up delivering" in line or re.search(r"removed \d+ ended", line)]
+        assert any("gave up" in line for line in lines), lines
+        assert "gave up" in lines[-2] and "removed" in lines[-1], f"the job was removed before its delivery had ended: {lines}"
 
 
 @test("a dead letter is sent again by an administrator alone, and a job to a destination that no rule named")

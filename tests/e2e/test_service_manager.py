@@ -219,7 +219,7 @@ def refused_calls():
         command = [sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"]
         with Unready(devices="cpu", command=command, expect_trouble=True) as daemon:
             wait_until(lambda: daemon.get("/readyz") and "failed to start" in daemon.why, "the reason")
-            assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, by which", daemon.why), daemon.why
+            assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, which it needs to", daemon.why), daemon.why
 
 
 @test("a worker that a filter of system calls killed: the log says so, and how to find the call")

@@ -294,7 +294,7 @@ def overwritten_log():
             with open(path, "rb") as file:
                 assert file.read() == BODY, f"{path} is not the scan that was sent"
         with open(os.path.dirname(path) + "/README") as file:
-            assert "Send it again" in file.read()
+            assert "Submit it again" in file.read()
         same(daemon.run(BODY)["state"], "succeeded", "state")
         daemon.process.terminate()
         daemon.process.wait(SLOW)

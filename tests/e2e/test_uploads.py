@@ -247,6 +247,7 @@ def reservation():
         assert os.stat(path(where)).st_blocks * 512 < 100000, "the blocks are still taken"
         same(offset_of(daemon, where), 50000, "offset")
         same(daemon.run(body)["state"], "succeeded", "state")
+        wait_until(lambda: used(daemon) == 50000, "the job's scan to be removed")
 
         def another():
             other = lasting(daemon, begin(daemon, 900000, "other").expect(201).headers["location"])

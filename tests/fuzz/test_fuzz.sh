@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the kept inputs of each fuzz target, and fuzzes it for FUZZ_SECONDS (11) more: FUZZ_BIN is the folder of the targets
+# Runs the kept inputs of each fuzz target, and fuzzes it for FUZZ_SECONDS (4) more: FUZZ_BIN is the folder of the targets
 # (build/fuzz). Speaks TAP. For long: tests/fuzz/hour.
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -26,7 +26,7 @@ for source; do
     if [ "$name" = particles ]; then
         /usr/bin/python3 tests/fuzz/particles_seeds.py "$folder/$name" || exit 1
     fi
-    if "$fuzzer" -max_total_time="${FUZZ_SECONDS:-11}" -timeout=100 -rss_limit_mb=2048 -max_len=16384 -seed=1 -artifact_prefix="$folder/" \
+    if "$fuzzer" -max_total_time="${FUZZ_SECONDS:-4}" -timeout=100 -rss_limit_mb=2048 -max_len=16384 -seed=1 -artifact_prefix="$folder/" \
         -dict="tests/fuzz/$name.dict" -print_final_stats=1 "$folder/$name" "tests/fuzz/corpus/$name" >"$folder/log" 2>&1; then
         echo "ok $test - $name fuzzed"
         sed -n 's/^stat::number_of_executed_units/# executions/p' "$folder/log"

@@ -1,5 +1,4 @@
-/* problem.h: what tests/gpu/test_gpu.c puts to the leaves: its cases, their samples and data, and the double sums that
- * say what should come out. Only that program includes it. */
+/* problem.h: test cases of plans on a GPU: their samples and data, and the expected results as double sums. */
 #ifndef MRIRECON_GPU_PROBLEM_H
 #define MRIRECON_GPU_PROBLEM_H
 
@@ -247,7 +246,7 @@ static void problem_free(struct problem *p)
     free(p->true_data);
 }
 
-static double distance(const struct c32 *got, const double complex *wanted, size_t count)
+static inline double distance(const struct c32 *got, const double complex *wanted, size_t count)
 {
     double off = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
@@ -258,7 +257,7 @@ static double distance(const struct c32 *got, const double complex *wanted, size
     return sqrt(off / all);
 }
 
-static double distance_between(const struct c32 *a, const struct c32 *b, size_t count)
+static inline double distance_between(const struct c32 *a, const struct c32 *b, size_t count)
 {
     double off = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
@@ -269,7 +268,7 @@ static double distance_between(const struct c32 *a, const struct c32 *b, size_t 
     return sqrt(off / all);
 }
 
-static double complex dot(const struct c32 *a, const struct c32 *b, size_t count)
+static inline double complex dot(const struct c32 *a, const struct c32 *b, size_t count)
 {
     double complex s = 0;
     for (size_t i = 0; i < count; i++)

@@ -1,39 +1,11 @@
-/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, memory
- * limits, bad input. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "tests/gpu/problem.h"
-
-/* ok when `error` (a relative l2 distance) is within `bound`. */
-static void verdict_error(double error, double bound, const char *format, const char *what, int line)
-{
-    char name[200], why[200];
-    snprintf(name, sizeof name, format, what);
-    snprintf(why, sizeof why, "error %.3g, allowed %.3g (line %d)", error, bound, line);
-    if (error <= bound)
-        printf("# %s: %.3g of %.3g\n", name, error, bound);
-    verdict(error <= bound, name, why);
-}
-
-static void verdict_code(int code, int wanted, const char *name)
-{
-    char why[1000];
-    snprintf(why, sizeof why, "got %d %s (%s), wanted %d", code, err_name(code), code ? err_last()->text : "", wanted);
-    verdict(code == wanted, name, why);
-}
+/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, bad
+ * input. Prints TAP; skips everything, loudly, where there is no GPU. */
+#include "gridding/nufft/nufft_parts.h"
+#include "tests/gpu/outcome.h"
 
 /* ---- the ways plans took ---- */
 
 static bool seen[NUFFT_METHOD_BRICK_DENSE + 1][4]; /* [method][products] */
-
-static void verdict_way(const struct test_case *c, const struct nufft_info *info)
-{
-    char name[200], why[100];
-    seen[info->method][info->products] = true;
-    if (c->method == NUFFT_METHOD_CPU)
-        return;
-    snprintf(name, sizeof name, "%s: by %s", c->name, nufft_method_name(c->method));
-    snprintf(why, sizeof why, "the plan took %s", nufft_method_name(info->method));
-    verdict(info->method == c->method, name, why);
-}
 
 static void verdict_ways(void)
 {
@@ -46,75 +18,6 @@ static void verdict_ways(void)
     verdict(missing[0] == 0, "the cases take every method, on tensor cores with one product and with three", missing);
 }
 
-/* ---- running a plan from host arrays ---- */
-
-struct outcome {
-    struct c32 *image, *data;
-    float *squares, *convolved;
-    struct nufft_info info;
-};
-
-static void *device_copy(struct dev *dev, const void *host, size_t bytes)
-{
-    void *to;
-    must(dev_alloc(dev, bytes, &to), "dev_alloc");
-    if (host)
-        must(dev_upload(dev, to, host, bytes), "dev_upload");
-    return to;
-}
-
-static struct nufft_params params_of(const struct test_case *c)
-{
-    struct nufft_params p = {.dim = c->dim, .tolerance = c->tolerance, .kernel = c->kernel, .batch = c->batch};
-    memcpy(p.n, c->n, sizeof p.n);
-    p.method = c->method;
-    p.width = c->width;
-    p.oversampling = c->width ? 2 : 0;
-    return p;
-}
-
-static void run_problem(struct dev *dev, const struct problem *p, const struct nufft_params *params, struct outcome *o)
-{
-    size_t batch = (size_t)p->c.batch, data_bytes = batch * p->c.samples * sizeof(struct c32);
-    size_t image_bytes = batch * p->pixels * sizeof(struct c32), squares_bytes = p->pixels * sizeof(float);
-    struct nufft *plan;
-    must(nufft_create(&plan, dev, params, p->c.samples, p->k), "nufft_create");
-    must(nufft_set_weights(plan, p->weights), "nufft_set_weights");
-    nufft_describe(plan, &o->info);
-    struct c32 *data = device_copy(dev, p->data, data_bytes), *image = device_copy(dev, p->image, image_bytes);
-    struct c32 *image_out = device_copy(dev, NULL, image_bytes), *data_out = device_copy(dev, NULL, data_bytes);
-    float *squares = device_copy(dev, NULL, squares_bytes);
-    o->image = take(image_bytes);
-    o->data = take(data_bytes);
-    o->squares = take(squares_bytes);
-    o->convolved = take(p->c.samples * sizeof(float));
-    /* Poison what is to be overwritten. */
-    memset(o->image, 0xff, image_bytes);
-    memset(o->data, 0xff, data_bytes);
-    must(dev_upload(dev, image_out, o->image, image_bytes), "dev_upload");
-    must(dev_upload(dev, data_out, o->data, data_bytes), "dev_upload");
-    must(dev_zero(dev, squares, squares_bytes), "dev_zero");
-    must(nufft_adjoint(plan, p->c.batch, data, image_out), "nufft_adjoint");
-    must(nufft_forward(plan, p->c.batch, image, data_out), "nufft_forward");
-    must(nufft_adjoint_squares(plan, p->c.batch, data, squares), "nufft_adjoint_squares");
-    must(nufft_convolve(plan, p->weights, o->convolved), "nufft_convolve");
-    must(dev_download(dev, o->image, image_out, image_bytes), "dev_download");
-    must(dev_download(dev, o->data, data_out, data_bytes), "dev_download");
-    must(dev_download(dev, o->squares, squares, squares_bytes), "dev_download");
-    void *held[] = {data, image, image_out, data_out, squares};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        dev_release(dev, held[i]);
-    nufft_free(plan);
-}
-
-static void outcome_free(struct outcome *o)
-{
-    free(o->image);
-    free(o->data);
-    free(o->squares);
-    free(o->convolved);
-}
-
 /* ---- tests ---- */
 
 static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_case *c)
@@ -124,6 +27,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     struct nufft_params params = params_of(c);
     problem_make(&p, c, true);
     run_problem(gpu, &p, &params, &o);
+    seen[o.info.method][o.info.products] = true;
     verdict_way(c, &o.info);
     size_t last = (size_t)c->batch - 1;
     /* The tolerance is the promise, of a given width what the plan expects. 5e-6: float32 sums of a few thousand terms
@@ -187,9 +91,9 @@ static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
         {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
-        {"3-D wide bricks, 1e-3", 3, {48, 40, 44}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
-        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
-        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK16},
+        {"3-D 16^3 bricks, 1e-3", 3, {48, 40, 44}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+        {"3-D 16^3 bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+        {"3-D 16^3 bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK16},
         {"3-D dense bricks, 1e-3",
          3,
          {20, 18, 24},
@@ -335,31 +239,6 @@ static void test_periodic(struct dev *gpu)
     problem_free(&p);
 }
 
-/* Transfers go through pinned buffers chunk by chunk: sizes around a chunk and around many, at odd addresses. */
-static void test_transfers(struct dev *gpu)
-{
-    static const size_t sizes[] = {1, 4095, 1 << 20, (1 << 20) + 1, (2 << 20) - 1, (16 << 20) + 12345, 50000001};
-    const size_t room = 50000001 + 64;
-    unsigned char *sent = take(room), *back = take(room);
-    char *there = device_copy(gpu, NULL, room);
-    bool same = true;
-    for (size_t i = 0; i < room; i++)
-        sent[i] = (unsigned char)(splitmix(i / 8) >> (8 * (i % 8)));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        size_t n = sizes[i];
-        memset(back, 0x5a, room);
-        must(dev_zero(gpu, there, room), "dev_zero");
-        must(dev_upload(gpu, there + 5, sent + 3 * i, n), "dev_upload");
-        must(dev_download(gpu, back + 1, there + 4, n + 2), "dev_download");
-        same = same && back[0] == 0x5a && back[1] == 0 && memcmp(back + 2, sent + 3 * i, n) == 0 && back[n + 2] == 0 &&
-               back[n + 3] == 0x5a;
-    }
-    verdict(same, "transfers of any size keep every byte and touch no other", "bytes differ");
-    dev_release(gpu, there);
-    free(sent);
-    free(back);
-}
-
 /* Samples in the centre of k-space 1e5 times larger than those around it, and all of them scaled by powers of two,
  * which must change nothing but exponents: halves have few of them. */
 static void test_range(struct dev *gpu)
@@ -403,7 +282,7 @@ static void test_one_sign(struct dev *gpu)
 {
     static const struct test_case many[] = {
         {"planes", 2, {48, 44, 1}, 1, 200000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK2D},
-        {"wide bricks", 3, {24, 20, 22}, 1, 60000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+        {"16^3 bricks", 3, {24, 20, 22}, 1, 60000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
         {"dense bricks", 3, {16, 16, 17}, 1, 150000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK_DENSE},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
@@ -423,117 +302,6 @@ static void test_one_sign(struct dev *gpu)
     }
 }
 
-static void test_memory(struct dev *gpu)
-{
-    size_t available, total;
-    must(dev_memory(gpu, &available, &total), "dev_memory");
-    verdict(available > 0 && available <= total, "memory is told", "numbers make no sense");
-    char sent[1000], back[1000];
-    for (int i = 0; i < 1000; i++)
-        sent[i] = (char)(i * 7);
-    char *there = device_copy(gpu, sent, sizeof sent);
-    must(dev_zero(gpu, there + 100, 50), "dev_zero");
-    must(dev_download(gpu, back, there, sizeof back), "dev_download");
-    memset(sent + 100, 0, 50);
-    verdict(memcmp(sent, back, sizeof sent) == 0, "what goes up comes down", "bytes differ");
-    dev_release(gpu, there);
-    test_transfers(gpu);
-
-    void *nothing = &tap;
-    verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");
-    void *much = NULL;
-    int rc = dev_alloc(gpu, total + total / 2, &much);
-    verdict_code(rc, ERR_GPU_OOM, "more than the device has is gpu-oom");
-    verdict(err_last()->required == (int64_t)(total + total / 2) && err_last()->available > 0,
-            "gpu-oom tells required and available", "numbers are missing");
-
-    /* A plan that cannot fit is refused before anything is launched, and the device goes on working. */
-    must(dev_memory(gpu, &available, &total), "dev_memory");
-    void *ballast = NULL;
-    must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
-    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
-    struct problem p;
-    struct nufft *plan = NULL;
-    problem_make(&p, &big, false);
-    struct nufft_params params = params_of(&big);
-    /* A grid of 400^3: 512 MB. */
-    rc = nufft_create(&plan, gpu, &params, big.samples, p.k);
-    verdict_code(rc, ERR_GPU_OOM, "a plan that does not fit is gpu-oom");
-    verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks",
-            "numbers are missing");
-    problem_free(&p);
-
-    /* A batch that does not fit is worked off in parts, with the same bits. */
-    struct test_case wide = {"wide", 2,    {128, 128, 1},   256, 5000,
-                             RADIAL, 1e-3, NUFFT_SEPARABLE, 4,   NUFFT_METHOD_BRICK2D};
-    struct outcome tight, roomy;
-    problem_make(&p, &wide, false);
-    params = params_of(&wide); /* 564 kB a transform */
-    run_problem(gpu, &p, &params, &tight);
-    dev_release(gpu, ballast);
-    run_problem(gpu, &p, &params, &roomy);
-    verdict_way(&wide, &roomy.info);
-    verdict(tight.info.bytes < roomy.info.bytes, "little memory: the batch is cut", "the plan is as large as ever");
-    verdict(memcmp(tight.image, roomy.image, p.pixels * 256 * sizeof(struct c32)) == 0,
-            "a cut batch gives the same bits", "they differ");
-    outcome_free(&tight);
-    outcome_free(&roomy);
-    problem_free(&p);
-}
-
-/* What bricks keep on the device: their sums are worked off in chunks of rows where they would not fit. */
-static void test_chunks(struct dev *gpu)
-{
-    struct test_case c = {"chunks", 3,    {128, 120, 112}, 2, 400000,
-                          UNIFORM,  1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
-    struct problem p;
-    struct outcome tight, roomy;
-    struct nufft_params params = params_of(&c);
-    size_t available, total;
-    void *ballast = NULL;
-    problem_make(&p, &c, false);
-    run_problem(gpu, &p, &params, &roomy);
-    must(dev_memory(gpu, &available, &total), "dev_memory");
-    must(dev_alloc(gpu, available - (size_t)500e6, &ballast), "dev_alloc");
-    run_problem(gpu, &p, &params, &tight);
-    dev_release(gpu, ballast);
-    verdict_way(&c, &roomy.info);
-    /* All of the 56,000 bins of 4 x 5 x 13 cells hold samples: 230 MB of slots a coil; half of what is free is used. */
-    verdict(roomy.info.bytes > (size_t)280e6 && tight.info.bytes < (size_t)280e6,
-            "little memory: rows of bins are summed in chunks", "the plan is as large as ever");
-    size_t images = p.pixels * (size_t)c.batch;
-    verdict(memcmp(tight.image, roomy.image, images * sizeof *roomy.image) == 0 &&
-                memcmp(tight.squares, roomy.squares, p.pixels * sizeof(float)) == 0,
-            "chunks give the same bits", "they differ");
-    /* The convolution sums into a grid. */
-    verdict(memcmp(tight.convolved, roomy.convolved, c.samples * sizeof(float)) == 0,
-            "chunks convolve to the same bits", "they differ");
-    outcome_free(&tight);
-    outcome_free(&roomy);
-    problem_free(&p);
-
-    /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
-     */
-    struct test_case coils = {"coils", 3,    {200, 200, 200}, 1, 1000000,
-                              UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
-    problem_make(&p, &coils, false);
-    for (int width = 4; width <= 5; width++) {
-        struct nufft_info info;
-        struct nufft *plan = NULL;
-        coils.width = width;
-        coils.method = width == 4 ? NUFFT_METHOD_BRICK8 : NUFFT_METHOD_BRICK16;
-        params = params_of(&coils);
-        params.batch = 16;
-        must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");
-        nufft_describe(plan, &info);
-        verdict_way(&coils, &info);
-        double most = 1.3 * (400.0 * 400 * 400 * 8 + 28e6);
-        verdict((double)info.bytes <= most, "16 coils keep 1.3 times a grid and the samples", "the plan keeps more");
-        nufft_free(plan);
-    }
-    problem_free(&p);
-}
-
 static void test_bad_input(struct dev *gpu)
 {
     struct dev *other = NULL;
@@ -550,6 +318,47 @@ static void test_bad_input(struct dev *gpu)
     verdict(plan == NULL, "nothing is made by a failing call", "a plan appeared");
 }
 
+/* An adjoint in parts: the bits of the whole, whatever the division. */
+static void test_in_parts(struct dev *gpu, const struct test_case *c)
+{
+    struct problem p;
+    const struct nufft_params params = params_of(c);
+    const size_t first[] = {0, c->samples / 2, c->samples / 2 + 1, c->samples};
+    const size_t batch = (size_t)c->batch, bytes = batch * sizeof(struct c32);
+    struct nufft *plan;
+    struct nufft_parts *parts;
+    problem_make(&p, c, false);
+    must(nufft_create(&plan, gpu, &params, c->samples, p.k), "nufft_create");
+    must(nufft_set_weights(plan, p.weights), "nufft_set_weights");
+    must(nufft_parts_create(&parts, plan, c->batch, 3, first, p.k, p.weights), "nufft_parts_create");
+    struct c32 *data = device_copy(gpu, p.data, bytes * c->samples), *image = device_copy(gpu, NULL, bytes * p.pixels);
+    struct c32 *whole = malloc(bytes * p.pixels), *divided = malloc(bytes * p.pixels);
+    for (int again = 0; again < 2; again++) {
+        must(nufft_parts_begin(parts), "nufft_parts_begin");
+        for (int part = 0; part < 3; part++) {
+            for (size_t b = 0; b < batch; b++)
+                must(dev_upload_begin(gpu, nufft_parts_data(parts, (int)b), p.data + b * c->samples + first[part],
+                                      (first[part + 1] - first[part]) * sizeof(struct c32)),
+                     "dev_upload_begin");
+            must(nufft_parts_add(parts), "nufft_parts_add");
+        }
+        must(nufft_parts_image(parts, image), "nufft_parts_image");
+        must(dev_download(gpu, divided, image, bytes * p.pixels), "dev_download");
+    }
+    must(nufft_adjoint(plan, c->batch, data, image), "nufft_adjoint");
+    must(dev_download(gpu, whole, image, bytes * p.pixels), "dev_download");
+    char name[200];
+    snprintf(name, sizeof name, "%s: in parts", c->name);
+    verdict(memcmp(whole, divided, bytes * p.pixels) == 0, name, "other bits than the whole's");
+    free(whole);
+    free(divided);
+    dev_release(gpu, data);
+    dev_release(gpu, image);
+    nufft_parts_free(parts);
+    nufft_free(plan);
+    problem_free(&p);
+}
+
 int main(int argc, char **argv)
 {
     struct dev *gpu = tap_gpu(), *cpu = NULL;
@@ -559,6 +368,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_case_run(gpu, cpu, &cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += 5)
+        test_in_parts(gpu, &cases[i]);
     verdict_ways();
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_alone(gpu);
@@ -566,8 +377,6 @@ int main(int argc, char **argv)
     test_periodic(gpu);
     test_range(gpu);
     test_one_sign(gpu);
-    test_memory(gpu);
-    test_chunks(gpu);
     test_bad_input(gpu);
     dev_free(cpu);
     dev_free(gpu);

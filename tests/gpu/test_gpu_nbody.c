@@ -2,6 +2,7 @@
 #define NBODY_DEVICE DEV_GPU
 #include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/nbody_cases.h"
+#include "tests/unit/nbody_motion_cases.h"
 
 int main(void)
 {

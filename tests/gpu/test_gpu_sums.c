@@ -172,6 +172,107 @@ static void crowds_sum_to_what_they_hold_at_any_depth(void **state)
     cloud_free(&c);
 }
 
+/* ---- cubes by tensor cores ---- */
+
+static const struct grid_case cubes[] = {
+    {"cubes, open", &cube, {3, {37, 15, 21}, {-3, 1, 0.25}, {0.5, 0.5, 0.5}, OPEN3}, 60, AROUND, true, 1},
+    {"cubes, periodic", &cube, {3, {20, 9, 14}, {0, 0, 0}, {0.5, 0.9, 0.6}, PERIODIC3}, 40, AROUND, true, 1},
+    {"cubes, a short axis", &cube, {3, {30, 12, 3}, {5, 5, 5}, {0.4, 0.5, 0.8}, PERIODIC3}, 40, EVERYWHERE, false, 1},
+    {"cubes, clustered", &cube, {3, {12, 12, 12}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 3000, CLUSTERED, true, 1},
+    {"boxes on cut-offs", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3}, 90, LATTICE, false, 1},
+    {"a lone box", &bell_box, {3, {40, 40, 40}, {0, 0, 0}, {0.1, 0.1, 0.1}, OPEN3}, 1, CLUSTERED, false, 1},
+    {"no box", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 0, EVERYWHERE, false, 1},
+};
+
+/* A node's terms are rounded to halves four times, by 2^-11 at most each; what is less than 2^-24 of the largest value
+ * is nothing. */
+static void cubes_case(const struct grid_case *g)
+{
+    struct cloud c = cloud_make(&g->box, g->count, g->spread, g->scaled, 1);
+    struct range_law law = law_of(g->law);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
+    float *grid = calloc(c.nodes, sizeof *grid), *again = calloc(c.nodes, sizeof *again);
+    double error = 0, all = 0;
+    law.params.tolerance = 5e-4;
+    scatter(dev, points, &law, &c, grid);
+    scatter(dev, points, &law, &c, again);
+    assert_memory_equal(grid, again, c.nodes * sizeof *grid);
+    for (size_t node = 0; node < c.nodes; node++) {
+        double sum = 0, size = 0, nothing = 0;
+        for (size_t i = 0; i < c.count; i++) {
+            double from[3];
+            node_from(&c, node, i, from);
+            const double value = over_images(g->law, &c.box, from, scale_of(&c, i), -1) * (double)c.values[i];
+            sum += value;
+            size += fabs(value);
+            nothing += value != 0 ? 2e-7 : 0;
+        }
+        if (!(fabs((double)grid[node] - sum) <= 2.1e-3 * size + nothing))
+            fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", g->name, (double)grid[node], sum, size);
+        error += ((double)grid[node] - sum) * ((double)grid[node] - sum);
+        all += size * size;
+    }
+    assert_true(sqrt(error) <= 5e-4 * sqrt(all));
+    free(grid);
+    free(again);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+static void cubes_by_tensor_cores_to_grids(void **state)
+{
+    (void)state;
+    for (size_t g = 0; g < sizeof cubes / sizeof *cubes; g++)
+        cubes_case(&cubes[g]);
+}
+
+/* 400,000 points in one bin, in one part and in many; a value that is no number goes where it reaches, and the rest is
+ * summed in float32. */
+static void crowds_of_cubes_in_parts(void **state)
+{
+    (void)state;
+    enum { COUNT = 400000, PROBES = 5 };
+    static const int depths[] = {RANGE_DEPTH_NONE, RANGE_DEPTH_AUTO, 300};
+    struct cloud c = crowd_make(COUNT, true, 1);
+    struct range_law law = law_of(&cube);
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_GPU, 0, 0), 0);
+    law.params.tolerance = 5e-4;
+    float *grid = calloc(c.nodes, sizeof *grid);
+    for (size_t w = 0; w < sizeof depths / sizeof *depths; w++) {
+        struct range_points *points = points_with(&c, dev, law.params.reach * 1.5, depths[w], RANGE_SPLIT);
+        memset(grid, 0, c.nodes * sizeof *grid);
+        scatter(dev, points, &law, &c, grid);
+        for (int n = 0; n < PROBES; n++) {
+            const size_t node = ((size_t)(12 + n) * 24 + (size_t)(12 - n)) * 24 + (size_t)(10 + n);
+            double sum = 0, size = 0;
+            for (size_t i = 0; i < COUNT; i++) {
+                double from[3];
+                node_from(&c, node, i, from);
+                const double value = over_images(&cube, &c.box, from, scale_of(&c, i), -1) * (double)c.values[i];
+                sum += value;
+                size += fabs(value);
+            }
+            assert_true(fabs((double)grid[node] - sum) <= 1e-4 * size);
+        }
+        range_points_free(points);
+    }
+    c.values[7] = NAN;
+    struct range_points *points = points_with(&c, dev, law.params.reach * 1.5, RANGE_DEPTH_AUTO, RANGE_SPLIT);
+    memset(grid, 0, c.nodes * sizeof *grid);
+    scatter(dev, points, &law, &c, grid);
+    size_t finite = 0;
+    for (size_t i = 0; i < c.nodes; i++)
+        finite += isfinite(grid[i]);
+    assert_true(finite > 0 && finite < c.nodes);
+    range_points_free(points);
+    free(grid);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
 /* ---- positions as doubles ---- */
 
 /* In a box that begins at 1e6, float32 positions would lie on a lattice of 1/16. */
@@ -386,6 +487,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_same_bits_on_every_run),
         cmocka_unit_test(the_devices_agree),
         cmocka_unit_test(crowds_sum_to_what_they_hold_at_any_depth),
+        cmocka_unit_test(cubes_by_tensor_cores_to_grids),
+        cmocka_unit_test(crowds_of_cubes_in_parts),
         cmocka_unit_test(positions_given_as_doubles_keep_their_digits),
         cmocka_unit_test(a_listener_hears_and_may_end_the_work),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),

@@ -262,6 +262,18 @@ static struct cloud crowd_make(size_t count)
     return c;
 }
 
+/* A GPU sums vectors alone in another order than with scalars: float32's rounding of what is summed lies between. */
+static void same_sums(const float *a, const float *b, size_t count)
+{
+    double largest = 0;
+    if (SUMS_DEVICE == DEV_CPU)
+        assert_memory_equal(a, b, count * sizeof *a);
+    for (size_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs((double)b[i]));
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs((double)a[i] - (double)b[i]) <= 4e-6 * largest);
+}
+
 static void one_pass_equals_two(void **state)
 {
     (void)state;
@@ -281,8 +293,8 @@ static void one_pass_equals_two(void **state)
         sum_pairs(dev, points, points, &both, 3, 1, COUNT, COUNT, c.values);
         sum_pairs(dev, points, points, &first, 3, 1, COUNT, COUNT, c.values);
         sum_pairs(dev, points, points, &second, 3, 1, COUNT, COUNT, c.values);
-        assert_memory_equal(vectors, vectors + (size_t)3 * COUNT, 3 * COUNT * sizeof *vectors);
-        assert_memory_equal(scalars, scalars + COUNT, COUNT * sizeof *scalars);
+        same_sums(vectors, vectors + (size_t)3 * COUNT, (size_t)3 * COUNT);
+        same_sums(scalars, scalars + COUNT, COUNT);
     }
     range_points_free(points);
     dev_free(dev);

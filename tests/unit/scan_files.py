@@ -4,7 +4,7 @@
     scan_files.py FOLDER
 
 FOLDER/manifest has a line for each: name, group ("-": none given), "ok" or the failure's name, words of the sentence (or "-").
-Every good scan holds the same ACQUISITIONS, whose values are a formula that test_decode.c has, too; all are exact in float32.
+Every good scan holds the same ACQUISITIONS, whose values are a formula that decode_fixture.h has, too; all are exact in float32.
 """
 import os
 import struct

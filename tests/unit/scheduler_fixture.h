@@ -80,6 +80,12 @@ static inline void wait_for_cancel(const char *id, bool dies)
                   "Canceled.", "fatal", 0));
 }
 
+static inline void device_lost(const char *id)
+{
+    say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "device-failed",
+                  "detail", "The device is gone.", "fatal", 1));
+}
+
 static inline void do_job(const char *id, const json_t *files, const int *fds, int fd_count)
 {
     char what[32] = "", mark[160], fault[160];
@@ -106,9 +112,9 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
     /* The device is broken as long as this file exists beside the state folder's results. */
     path_find(fault, scan, "broken");
     bool broken = strcmp(what, "device") == 0 && access(fault, F_OK) == 0;
-    if (strcmp(what, "fatal") == 0 || broken) {
-        say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "device-failed",
-                      "detail", "The device is gone.", "fatal", 1));
+    bool unnamed = strcmp(what, "fatal, before it began") == 0;
+    if (strcmp(what, "fatal") == 0 || unnamed || broken) {
+        device_lost(unnamed ? "" : id);
         pause();
     }
     if (strcmp(what, "hang") == 0)

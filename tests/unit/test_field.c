@@ -178,11 +178,12 @@ static void normal_operator_is_the_double_sum(void **state)
     recon_frame_gather(&job, frame, offsets, k, weights);
     assert_int_equal(field_open(&field, &job), 0);
     assert_non_null(field);
-    assert_int_equal(field_load(field, job.n, ALL), 0);
-    assert_int_equal(field_frame(field, frame, offsets, k), 0);
+    assert_int_equal(field_load(field, job.n, ALL, 3), 0);
+    assert_int_equal(field_frame(field, frame, offsets, k, NULL), 0);
     assert_int_equal(nufft_create(&plan, dev, &params, ALL, k), 0);
     assert_int_equal(nufft_set_weights(plan, weights), 0);
-    assert_int_equal(field_kernels(field, &normal, &params, plan, k, weights, &kernels, never, NULL), 0);
+    assert_int_equal(
+        field_kernels(field, &normal, &params, plan, NULL, k, weights, &kernels, &(struct normal_ask){never, NULL}), 0);
     const struct op inner = {.of = normal, .domain = PIXELS, .range = PIXELS, .normal = normal_of};
     assert_int_equal(field_normal_open(&with, field, normal, inner, kernels), 0);
     const struct op op = field_normal_op(&with);

@@ -1,6 +1,5 @@
 /* Iterative methods from the scan to the image, on phantoms with exact k-space; the part of k-space that a trajectory
  * covers. */
-#include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/normal.h"
 #include "recon/mri/band.h"
 #include "tests/unit/iterative_fixture.h"
@@ -208,32 +207,6 @@ static void test_refusals(void **state)
     flat_free(&flat);
 }
 
-/* A device without vector arithmetic: the CPU computes, and the report says so. */
-static void test_other_device(void **state)
-{
-    (void)state;
-    struct flat flat;
-    struct job_outcome out = {0}, cpu = {0};
-    struct dev_leaf bare;
-    struct dev *shared = dev, *other = NULL;
-    assert_int_equal(dev_create(&other, DEV_CPU, 0, 1), 0);
-    bare = *other->leaf;
-    bare.vec = NULL;
-    other->leaf = &bare;
-    scan_make(&flat, SIZE, 1, 0, NULL);
-    run_method(&flat, "cg-sense", "", &cpu);
-    dev = other;
-    run_method(&flat, "cg-sense", "", &out);
-    dev = shared;
-    assert_string_equal(decided(&out, "device"), "cpu");
-    assert_string_equal(decided(&cpu, "device"), "");
-    assert_memory_equal(images_of(&out)->data, images_of(&cpu)->data, SIZE * SIZE * sizeof(float));
-    drop(&out);
-    drop(&cpu);
-    flat_free(&flat);
-    dev_free(other);
-}
-
 /* The band's shape, and its kernel against sums over a fine grid of k-space. */
 static void test_band(void **state)
 {
@@ -278,7 +251,7 @@ static void test_band_limits(void **state)
     const struct nufft_params params = {.dim = 2, .n = {SIZE, SIZE, 1}, .batch = 1};
     struct normal *limit = NULL;
     struct c32 image[SIZE * SIZE];
-    assert_int_equal(normal_create_even(&limit, dev, &params, band_kernel, &band), 0);
+    assert_int_equal(normal_create_even(&limit, dev, &params, band_kernel, &band, NULL), 0);
     for (int outside = 0; outside < 2; outside++) {
         const double k[2] = {outside ? 0.3 : 0.1, outside ? 0.2 : -0.05};
         for (int i = 0; i < SIZE * SIZE; i++) {
@@ -305,7 +278,6 @@ int main(void)
         cmocka_unit_test_setup(test_odd_sizes, random_reset),
         cmocka_unit_test_setup(test_progress_and_cancel, random_reset),
         cmocka_unit_test_setup(test_refusals, random_reset),
-        cmocka_unit_test_setup(test_other_device, random_reset),
         cmocka_unit_test(test_band),
         cmocka_unit_test(test_band_limits),
     };

@@ -1,6 +1,7 @@
-/* Gravity of recon/nbody/ on the CPU: nbody_cases.h. */
+/* Gravity of recon/nbody/ on the CPU: nbody_cases.h, nbody_motion_cases.h. */
 #define NBODY_DEVICE DEV_CPU
 #include "tests/unit/nbody_cases.h"
+#include "tests/unit/nbody_motion_cases.h"
 
 int main(void)
 {

@@ -71,10 +71,10 @@ static void encoding_open(struct encoding *e, int threads, int batch)
     e->params = (struct nufft_params){.dim = 2, .n = {NX, NY, 1}, .tolerance = 1e-5, .batch = COILS};
     assert_int_equal(dev_create(&e->dev, DEV_CPU, 0, threads), 0);
     assert_int_equal(nufft_create(&e->plan, e->dev, &e->params, SAMPLES, e->k), 0);
-    assert_int_equal(normal_create_of(&e->normal, e->dev, &e->params, e->plan, e->k), 0);
+    assert_int_equal(normal_create_of(&e->normal, e->dev, &e->params, e->plan, e->k, NULL), 0);
     e->maps = op_test_random(e->dev, COILS * PIXELS, 21);
     e->images = op_test_random(e->dev, COILS * PIXELS, 22);
-    assert_int_equal(sense_open(&e->sense, e->dev, e->normal, PIXELS, COILS, batch, e->maps), 0);
+    assert_int_equal(sense_open(&e->sense, e->dev, e->normal, PIXELS, 1, COILS, batch, e->maps, false), 0);
 }
 
 static void encoding_close(struct encoding *e)
@@ -134,6 +134,79 @@ static void test_sense_is_canceled(void **state)
     encoding_close(&e);
 }
 
+static double decay(const void *of, const double l[3])
+{
+    (void)of;
+    return exp(-0.01 * (l[0] * l[0] + l[1] * l[1]));
+}
+
+/* Making an operator is left where it is asked to. */
+static void test_making_is_canceled(void **state)
+{
+    (void)state;
+    struct encoding e;
+    struct normal *normal = NULL;
+    int asked = 0;
+    const struct normal_ask ask = {refuse, &asked};
+    encoding_open(&e, 1, 1);
+    assert_int_equal(normal_create_of(&normal, e.dev, &e.params, e.plan, e.k, &ask), ERR_CANCELED);
+    assert_int_equal(asked, 3);
+    const struct nufft_params deep = {.dim = 3, .n = {8, 8, 8}, .batch = 1};
+    asked = 0;
+    assert_int_equal(normal_create_even(&normal, e.dev, &deep, decay, NULL, &ask), ERR_CANCELED);
+    assert_int_equal(asked, 3);
+    assert_null(normal);
+    encoding_close(&e);
+}
+
+/* Coils of a large image, on a device of one, two and three parts: the same bits, and the sum over all coils. */
+static void test_sense_is_divided(void **state)
+{
+    (void)state;
+    enum { SIDE = 512, LARGE = SIDE * SIDE, MANY = 19 };
+    const struct nufft_params params = {.dim = 2, .n = {SIDE, SIDE, 1}, .batch = 3};
+    struct c32 *first = NULL;
+    for (int parts = 1; parts <= 3; parts++) {
+        struct dev *dev = NULL;
+        struct normal *normal = NULL;
+        struct sense sense;
+        assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
+        for (int p = 1; p < parts; p++)
+            assert_int_equal(dev_join(dev, 0), 0);
+        assert_int_equal(dev_parts(dev), parts);
+        assert_int_equal(normal_create_even(&normal, dev, &params, decay, NULL, NULL), 0);
+        struct c32 *maps = op_test_random(dev, MANY * LARGE, 1), *x = op_test_random(dev, LARGE, 2);
+        struct c32 *r = op_test_random(dev, LARGE, 3), *one = op_test_random(dev, LARGE, 4);
+        assert_int_equal(sense_groups(LARGE, MANY), 3);
+        assert_int_equal(sense_open(&sense, dev, normal, LARGE, 1, MANY, 3, maps, true), 0);
+        assert_int_equal(sense.parts, parts);
+        assert_int_equal(sense_op(&sense).normal(&sense, x, r), 0);
+        sense_close(&sense);
+        if (!first) {
+            struct c32 *all = op_test_random(dev, LARGE, 5);
+            first = malloc(LARGE * sizeof *first);
+            assert_non_null(first);
+            memcpy(first, r, LARGE * sizeof *first);
+            assert_int_equal(vec_zero(dev, LARGE, all), 0);
+            for (size_t c = 0; c < MANY; c++) {
+                assert_int_equal(vec_multiply(dev, LARGE, 1, maps + c * LARGE, x, one), 0);
+                assert_int_equal(normal_apply(normal, 1, one, one), 0);
+                assert_int_equal(vec_multiply_conj_add(dev, LARGE, 1, maps + c * LARGE, one, all), 0);
+            }
+            assert_true(op_test_distance(dev, LARGE, r, all) < 1e-6);
+            dev_release(dev, all);
+        }
+        assert_memory_equal(first, r, LARGE * sizeof *first);
+        dev_release(dev, maps);
+        dev_release(dev, x);
+        dev_release(dev, r);
+        dev_release(dev, one);
+        normal_free(normal);
+        dev_free(dev);
+    }
+    free(first);
+}
+
 /* A normal operator of a plan has the plan's weights. */
 static void test_normal_has_the_plans_weights(void **state)
 {
@@ -146,7 +219,7 @@ static void test_normal_has_the_plans_weights(void **state)
     for (size_t m = 0; m < SAMPLES; m++)
         weights[m] = (float)uniform_next(&seed);
     assert_int_equal(nufft_set_weights(e.plan, weights), 0);
-    assert_int_equal(normal_create_of(&weighted, e.dev, &e.params, e.plan, e.k), 0);
+    assert_int_equal(normal_create_of(&weighted, e.dev, &e.params, e.plan, e.k, NULL), 0);
     assert_int_equal(normal_create(&direct, e.dev, &e.params, SAMPLES, e.k, weights), 0);
     struct c32 *x = op_test_random(e.dev, PIXELS, 1), *r = op_test_random(e.dev, PIXELS, 2);
     struct c32 *q = op_test_random(e.dev, PIXELS, 3);
@@ -169,6 +242,8 @@ int main(void)
         cmocka_unit_test(test_nufft),
         cmocka_unit_test(test_sense),
         cmocka_unit_test(test_sense_is_canceled),
+        cmocka_unit_test(test_making_is_canceled),
+        cmocka_unit_test(test_sense_is_divided),
         cmocka_unit_test(test_normal_has_the_plans_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,123 +1,6 @@
 /* recon/mri/recon_ahead.h and recon/scan/scan_live.h: images that are computed while their scan arrives have the bits
  * of the whole scan's, and memory that changes under the reader leads it nowhere. */
-#include "recon/mri/recon_ahead.h"
-#include "recon/mri/recon_kind.h"
-#include "recon/scan/scan_build.h"
-#include "recon/scan/scan_live.h"
-#include "tests/unit/recon_fixture.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
-
-static const char xml[] =
-    "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><encoding><encodedSpace><matrixSize><x>16</x><y>16</y>"
-    "<z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm></encodedSpace><reconSpace>"
-    "<matrixSize><x>16</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm>"
-    "</reconSpace><encodingLimits>%s</encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>";
-
-/* ---- a scan that arrives, as the decoder writes it ---- */
-
-struct stream {
-    struct flat flat; /* the whole scan */
-    struct scan_builder builder;
-    struct scan_readout *readouts; /* with the places that the builder gave */
-    int memory;
-    size_t put;
-};
-
-static void stream_begin(struct stream *s, const char *limits)
-{
-    char header[sizeof xml + 200];
-    memset(s, 0, sizeof *s);
-    random_state = 1;
-    flat_init(&s->flat, 16, 16, 1);
-    s->flat.encodings[0].images = 1;
-    spokes(&s->flat, SPOKES * REPETITIONS, SAMPLES, COILS);
-    for (unsigned i = 0; i < SPOKES * REPETITIONS; i++)
-        s->flat.readouts[i].idx[SCAN_REPETITION] = (uint16_t)(i / SPOKES);
-    s->memory = memfd_create("stream", MFD_CLOEXEC);
-    assert_int_equal(ftruncate(s->memory, CAP), 0);
-    snprintf(header, sizeof header, xml, limits);
-    assert_int_equal(scan_builder_open(&s->builder, s->memory, CAP, header, strlen(header)), 0);
-}
-
-/* Readouts up to `count` are decoded, and told of. */
-static void stream_put(struct stream *s, size_t count)
-{
-    const struct flat *flat = &s->flat;
-    s->readouts = realloc(s->readouts, (count + 1) * sizeof *s->readouts);
-    for (; s->put < count; s->put++) {
-        const struct scan_readout *from = &flat->readouts[s->put];
-        struct scan_readout r = *from;
-        assert_int_equal(scan_builder_arrive(&s->builder, &r), 0);
-        assert_int_equal(
-            scan_builder_put(&s->builder, flat->traj + from->traj, (size_t)r.samples * r.traj_dims * sizeof(float)), 0);
-        assert_int_equal(scan_builder_align(&s->builder), 0);
-        assert_int_equal(
-            scan_builder_put(&s->builder, flat->data + from->data, (size_t)r.samples * r.coils * sizeof(struct c32)),
-            0);
-        s->readouts[s->put] = r;
-    }
-    assert_int_equal(scan_builder_tell(&s->builder, s->put, s->builder.data.at), 0);
-}
-
-static void stream_close(struct stream *s)
-{
-    stream_put(s, SPOKES * REPETITIONS);
-    assert_int_equal(scan_builder_close(&s->builder, s->readouts, s->put), 0);
-}
-
-static void stream_end(struct stream *s)
-{
-    flat_free(&s->flat);
-    free(s->readouts);
-    close(s->memory);
-}
-
-/* ---- computing ahead ---- */
-
-struct job {
-    struct param_values values;
-    struct job_request request;
-    struct job_show show;
-    void *ahead;
-    size_t shown, shown_bytes;
-};
-
-static void show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                 const void *of)
-{
-    struct job *job = context;
-    (void)write;
-    (void)of;
-    job->shown = count > job->shown ? count : job->shown; /* each part of the scan is a job, and shows from the first */
-    job->shown_bytes = bytes;
-}
-
-static void job_begin(struct job *job, const struct stream *s, const char *name, const char *value)
-{
-    memset(job, 0, sizeof *job);
-    const struct kind *kind = kind_find("recon");
-    param_values_init(kind, &job->values);
-    assert_int_equal(param_values_set(kind, &job->values, "tolerance", "1e-5"), 0);
-    assert_int_equal(param_values_set(kind, &job->values, "traj_units", "pixel"), 0);
-    assert_int_equal(param_values_set(kind, &job->values, name, value), 0);
-    job->show = (struct job_show){job, show};
-    job->request = (struct job_request){.kind = kind, .values = &job->values, .input = -1, .show = &job->show};
-    assert_int_equal(recon_ahead_create(&job->ahead, fcntl(s->memory, F_DUPFD_CLOEXEC, 0)), 0);
-}
-
-static bool job_go(struct job *job)
-{
-    bool over = false;
-    const int rc = recon_ahead_go(job->ahead, dev, &job->request, NULL, &over);
-    if (rc != 0)
-        fail_msg("%s: %s", err_name(rc), err_last()->text);
-    return over;
-}
+#include "tests/unit/stream_fixture.h"
 
 /* Run the job on the whole scan, without what was computed ahead and with it: the same bits, `ahead` images of them. */
 static void job_check(struct job *job, struct stream *s, int64_t ahead)
@@ -272,14 +155,14 @@ static void what_is_stopped_goes_on_later(void **state)
     (void)state;
     struct stream s;
     struct job job;
-    bool over;
+    bool over, more;
     stream_begin(&s, "");
     job_begin(&job, &s, "coils", "rss");
     stream_close(&s);
     for (int after = 1; after < 12; after += 2) {
         int left = after;
         const struct job_listener listener = {&left, stop_now};
-        assert_int_equal(recon_ahead_go(job.ahead, dev, &job.request, &listener, &over), ERR_CANCELED);
+        assert_int_equal(recon_ahead_go(job.ahead, dev, &job.request, &listener, &more, &over), ERR_CANCELED);
         assert_false(over);
         job.shown = 0;
     }

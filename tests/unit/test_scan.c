@@ -132,6 +132,7 @@ static void every_wrong_field_is_refused(void **state)
         HEAD(times_count, 1),
         HEAD(times_count, UINT64_MAX / 4 + 2),
         HEAD(headless, 2),
+        HEAD(streamed, 2),
         HEAD(in_place, 1),
         HEAD(in_place, 2),
         HEAD(encodings, 0),

@@ -24,6 +24,13 @@ static void a_lost_device_gets_one_more_try(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
+/* The device is lost while a prepared job is computed: a job that was sent meanwhile fails by it. */
+static void a_device_lost_before_the_job_began_fails_it(void **state)
+{
+    ends(*state, "fatal, before it began", JOB_FAILED, "device-failed", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
 static void a_worker_that_breaks_the_rules_is_replaced(void **state)
 {
     ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
@@ -210,6 +217,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
         WITH_SCHEDULER(a_worker_that_takes_no_job_costs_it_no_try),
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),
+        WITH_SCHEDULER(a_device_lost_before_the_job_began_fails_it),
         WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
         WITH_SCHEDULER(a_result_that_a_worker_can_still_change_is_none),
         WITH_SCHEDULER(a_silent_worker_is_killed),

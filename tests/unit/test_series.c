@@ -279,6 +279,51 @@ static void test_the_falling_weight_halves_the_iterations(void **state)
     flat_free(&flat);
 }
 
+/* Bytes that this process has at most had in memory since peak_reset(). */
+static size_t peak_memory(void)
+{
+    char line[128];
+    size_t kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        sscanf(line, "VmHWM: %zu kB", &kilobytes);
+    fclose(file);
+    return kilobytes * 1024;
+}
+
+static size_t peak_reset(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "we");
+    assert_non_null(file);
+    assert_true(fputs("5", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    return peak_memory();
+}
+
+/* What 2,000 images take is what the job asked for before it began, and no more. */
+static void test_memory_is_what_was_promised(void **state)
+{
+    (void)state;
+    enum { IMAGES = 2000, SMALL = 24, EACH = 3, LINE = 24 };
+    struct flat flat;
+    struct job_outcome out = {0};
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* the sanitizer's own memory is several times that */
+#endif
+    flat_init(&flat, SMALL, SMALL, 1);
+    spokes(&flat, IMAGES * EACH, LINE, 2);
+    const size_t before = peak_reset();
+    succeed(&flat, "method=temporal-tv frames=2000 iterations=2", &out);
+    const double taken = (double)(peak_memory() - before), promised = (double)reported(&out, "memory_bytes");
+    assert_int_equal(images_of(&out)->count, IMAGES);
+    /* A vector of all images is 9 MB. */
+    if (!(taken < promised && promised < 2 * taken))
+        fail_msg("%.1f MB taken, %.1f promised", taken / 1e6, promised / 1e6);
+    drop(&out);
+    flat_free(&flat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +335,7 @@ int main(void)
         cmocka_unit_test_setup(test_slices_and_shared_trajectories, random_reset),
         cmocka_unit_test_setup(test_progress_and_cancel, random_reset),
         cmocka_unit_test_setup(test_refusals, random_reset),
+        cmocka_unit_test_setup(test_memory_is_what_was_promised, random_reset),
     };
     return cmocka_run_group_tests(tests, single_open, device_close);
 }

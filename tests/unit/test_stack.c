@@ -93,6 +93,80 @@ static void other_stacks_are_gridded_in_3d(void **state)
     }
 }
 
+/* Smooth maps of each slice's own, and a field map that changes from slice to slice, of two cycles in a readout. */
+static void pixels_fill(struct flat *flat, struct c32 *maps, float *hz)
+{
+    for (int i = 0; i < PIXELS; i++) {
+        const int x = i % NX, y = i / NX % NY, z = i / NX / NY;
+        hz[i] = (float)(80 * sin(0.3 * x + z) + 40 * cos(0.4 * y));
+        for (int c = 0; c < COILS; c++)
+            maps[c * PIXELS + i] = (struct c32){(float)(1.3 + sin(0.2 * x + 2 * c)), (float)cos(0.3 * y + 0.5 * z + c)};
+    }
+    flat->header.map_coils = COILS;
+    flat->maps = maps;
+    for (size_t r = 0; r < flat->header.readouts; r++)
+        flat->readouts[r].sample_time_us = 500;
+}
+
+/* Every method's image by way of the FFT is that of the three-dimensional operators, with and without a field map. A
+ * sample that is next to its place in the other partitions makes it a stack no more. */
+static void every_method_gives_the_volumes_image(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"coils=sense", "coils=none", "method=cg-sense", "method=tv"};
+    static struct c32 maps[COILS * PIXELS];
+    static float hz[PIXELS];
+    for (int i = 0; i < 8; i++) {
+        struct job_outcome by_fft, by_grid;
+        struct flat flat;
+        char parameters[160];
+        random_reset(NULL);
+        stack_fill(&flat, i % 3 == 0);
+        pixels_fill(&flat, maps, hz);
+        flat.header.has_field = i >= 4;
+        flat.field = i >= 4 ? hz : NULL;
+        snprintf(parameters, sizeof parameters, "dcf=given output=complex %s%s", methods[i % 4],
+                 i % 4 > 1 ? " iterations=5 stop_tolerance=0" : "");
+        succeed(&flat, parameters, &by_fft);
+        float *k = flat.traj + flat.readouts[23].traj;
+        k[8 * 4] = nextafterf(k[8 * 4], 1);
+        succeed(&flat, parameters, &by_grid);
+        assert_string_equal(decided(&by_fft, "kz transform"), "fft");
+        assert_string_equal(decided(&by_grid, "kz transform"), "gridding");
+        const struct image_series *a = images_of(&by_fft), *b = images_of(&by_grid);
+        double difference = 0, norm = 0;
+        for (size_t p = 0; p < 2 * a->channels * PIXELS; p++) {
+            difference += pow((double)a->data[p] - (double)b->data[p], 2);
+            norm += pow((double)b->data[p], 2);
+        }
+        /* The tolerance of gridding, and what iterations make of it. */
+        if (!(sqrt(difference / norm) < (i % 4 > 1 ? 10 : 1) * TOLERANCE))
+            fail_msg("%s%s: differs by %g", parameters, i >= 4 ? " with a field" : "", sqrt(difference / norm));
+        drop(&by_grid);
+        drop(&by_fft);
+        flat_free(&flat);
+    }
+}
+
+/* Partitions whose samples have different times cannot share time segments. */
+static void times_are_compared(void **state)
+{
+    (void)state;
+    static struct c32 maps[COILS * PIXELS];
+    static float hz[PIXELS];
+    struct job_outcome out;
+    struct flat flat;
+    stack_fill(&flat, false);
+    pixels_fill(&flat, maps, hz);
+    flat.header.has_field = 1;
+    flat.field = hz;
+    flat.readouts[11].sample_time_us = 501;
+    succeed(&flat, "dcf=given", &out);
+    assert_string_equal(decided(&out, "kz transform"), "gridding");
+    drop(&out);
+    flat_free(&flat);
+}
+
 /* Kept plans of either kind give the same bits again. */
 static void kept_plans_give_the_same_image(void **state)
 {
@@ -141,6 +215,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(shared_partitions_are_transformed_along_kz, random_reset),
         cmocka_unit_test_setup(other_stacks_are_gridded_in_3d, random_reset),
+        cmocka_unit_test_setup(every_method_gives_the_volumes_image, random_reset),
+        cmocka_unit_test_setup(times_are_compared, random_reset),
         cmocka_unit_test_setup(kept_plans_give_the_same_image, random_reset),
         cmocka_unit_test_setup(slices_are_cut_from_the_middle, random_reset),
     };

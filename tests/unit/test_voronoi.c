@@ -1,5 +1,8 @@
 /* Density weights as areas of Voronoi cells, against layouts with known cells. */
+#include "tests/random.h"
 #include "tests/unit/dcf_fixture.h"
+
+#include "tests/unit/allocate.h"
 
 /* Rows of a square raster are a cell each; at the edge a cell ends as far out as in, but for the four corners, where
  * the mirrored neighbour is the diagonal one. */
@@ -12,7 +15,7 @@ static void a_raster_has_square_cells(void **state)
         k[i][0] = (float)(i % N - N / 2) / N;
         k[i][1] = (float)(i / N - N / 2) / N;
     }
-    assert_int_equal(dcf_voronoi(N * N, &k[0][0], weights), 0);
+    assert_int_equal(dcf_voronoi(N * N, &k[0][0], weights, NULL, NULL), 0);
     for (int i = 0; i < N * N; i++) {
         bool corner = (i % N == 0 || i % N == N - 1) && (i / N == 0 || i / N == N - 1);
         double cell = weights[i] * N * N;
@@ -31,7 +34,7 @@ static void a_triangular_lattice_has_hexagons(void **state)
         k[i][0] = (float)((i % N - N / 2 + (i / N) % 2 * 0.5) * step);
         k[i][1] = (float)((i / N - N / 2) * step * sqrt(3) / 2);
     }
-    assert_int_equal(dcf_voronoi(N * N, &k[0][0], weights), 0);
+    assert_int_equal(dcf_voronoi(N * N, &k[0][0], weights, NULL, NULL), 0);
     for (int y = 2; y < N - 2; y++)
         for (int x = 2; x < N - 2; x++)
             assert_true(fabs(weights[y * N + x] / cell - 1) < 1e-4);
@@ -49,7 +52,7 @@ static void radial_cells_are_the_ramp(void **state)
     float *formula = claim(samples * sizeof *formula), *cells = claim(2 * samples * sizeof *cells);
     float *twice = claim(4 * samples * sizeof *twice);
     assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 2, SPOKES, SAMPLES, traj->k, formula), 0);
-    assert_int_equal(dcf_voronoi(samples, traj->k, cells), 0);
+    assert_int_equal(dcf_voronoi(samples, traj->k, cells, NULL, NULL), 0);
     double sum = 0;
     for (size_t r = 0; r < SPOKES; r++)
         for (size_t i = 0; i < SAMPLES; i++) {
@@ -62,7 +65,7 @@ static void radial_cells_are_the_ramp(void **state)
     assert_true(fabs(sum - M_PI / 4) < 0.02 * M_PI / 4); /* spokes of 64 samples end half a step short on one side */
     memcpy(twice, traj->k, 2 * samples * sizeof *twice);
     memcpy(twice + 2 * samples, traj->k, 2 * samples * sizeof *twice);
-    assert_int_equal(dcf_voronoi(2 * samples, twice, cells), 0);
+    assert_int_equal(dcf_voronoi(2 * samples, twice, cells, NULL, NULL), 0);
     double both = 0;
     for (size_t m = 0; m < 2 * samples; m++)
         both += cells[m];
@@ -107,7 +110,7 @@ static void images_are_near_the_truth(void **state)
         struct scan scan;
         double scale[2], error[2];
         scan_make(&scan, cases[i].traj, N, false);
-        assert_int_equal(dcf_voronoi(scan.samples, scan.traj->k, scan.weights), 0);
+        assert_int_equal(dcf_voronoi(scan.samples, scan.traj->k, scan.weights, NULL, NULL), 0);
         error[0] = nrmse(&scan, &scale[0]);
         assert_int_equal(dcf_pipe(dev, 2, scan.n, scan.samples, scan.traj->k, NULL, 30, scan.weights, NULL, NULL), 0);
         error[1] = nrmse(&scan, &scale[1]);
@@ -126,20 +129,57 @@ static void trajectories_without_cells_are_refused(void **state)
     float k[COUNT][2], weights[COUNT];
     for (int i = 0; i < COUNT; i++)
         k[i][0] = k[i][1] = (float)i / COUNT - 0.5f;
-    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights), ERR_DCF_INVALID);
+    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights, NULL, NULL), ERR_DCF_INVALID);
     assert_non_null(strstr(err_last()->text, "one line"));
     memset(k, 0, sizeof k);
-    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights), ERR_DCF_INVALID);
-    assert_int_equal(dcf_voronoi(1, &k[0][0], weights), ERR_DCF_INVALID);
+    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights, NULL, NULL), ERR_DCF_INVALID);
+    assert_int_equal(dcf_voronoi(1, &k[0][0], weights, NULL, NULL), ERR_DCF_INVALID);
     k[3][1] = NAN;
-    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights), ERR_TRAJ_NONFINITE);
+    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights, NULL, NULL), ERR_TRAJ_NONFINITE);
     k[3][1] = INFINITY;
-    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights), ERR_TRAJ_NONFINITE);
+    assert_int_equal(dcf_voronoi(COUNT, &k[0][0], weights, NULL, NULL), ERR_TRAJ_NONFINITE);
+}
+
+struct asked {
+    int calls, stop_at; /* 0: never */
+};
+
+static int stop(void *context)
+{
+    struct asked *asked = context;
+    return ++asked->calls == asked->stop_at ? err_set(ERR_CANCELED, "Enough.") : 0;
+}
+
+/* Many samples are asked about all the way, in both diagrams, and whoever says no is heard at once; the weights do not
+ * depend on it, and the next call knows nothing of it. */
+static void it_can_be_canceled(void **state)
+{
+    (void)state;
+    enum { MANY = 30000 };
+    float *k = allocate(2 * MANY, sizeof *k), *weights = allocate(MANY, sizeof *k), *again = allocate(MANY, sizeof *k);
+    struct asked all = {0, 0};
+    uint64_t seed = 3;
+    for (int i = 0; i < 2 * MANY; i++)
+        k[i] = (float)(uniform_next(&seed) - 0.5);
+    assert_int_equal(dcf_voronoi(MANY, k, weights, stop, &all), 0);
+    assert_in_range(all.calls, 40, 10000);
+    for (int at = 1; at < all.calls; at = 2 * at + 1) {
+        struct asked asked = {0, at};
+        assert_int_equal(dcf_voronoi(MANY, k, again, stop, &asked), ERR_CANCELED);
+        assert_int_equal(asked.calls, at);
+        assert_string_equal(err_last()->text, "Enough.");
+    }
+    assert_int_equal(dcf_voronoi(MANY, k, again, NULL, NULL), 0);
+    assert_memory_equal(weights, again, MANY * sizeof *k);
+    free(k);
+    free(weights);
+    free(again);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_can_be_canceled),
         cmocka_unit_test(a_raster_has_square_cells),
         cmocka_unit_test(a_triangular_lattice_has_hexagons),
         cmocka_unit_test(radial_cells_are_the_ramp),

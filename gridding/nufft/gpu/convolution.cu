@@ -1,33 +1,33 @@
 /* convolution.cu: circular convolution of images on the GPU: pruned FFT passes. Those along x are one pass, which also
- * multiplies by the kernel's transform; in 3-D the passes along y and x take some planes of all images at a time, since
- * what lies between them would be as large as the grid.
+ * multiplies by the kernel's transform; in 3-D the passes along y and x process some planes of all images at a time,
+ * because the intermediate result of all planes would be as large as the grid.
  *
- * What the passes hold: planes[z][image][y][x] of n[] x n[] pixels and grid[] frequencies along z (3-D only), and
- * rows[plane or image][y][x] of n[] pixels along x and grid[] frequencies along y. */
+ * Layouts: planes[z][image][y][x] of n[] x n[] pixels and grid[] frequencies along z (3-D only), and rows[plane or
+ * image][y][x] of n[] pixels along x and grid[] frequencies along y. */
 #include "gridding/fft/fft_halves.cuh"
 #include "gridding/nufft/nufft_leaf.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-/* A CUDA graph of the last call: one that comes again, as in an iteration, is one launch. */
+/* A CUDA graph of the last call: a repeated call, as in an iteration, is one launch. */
 struct call {
     int batch;
     const struct c32 *image;
     struct c32 *result;
-    cudaGraphExec_t graph; /* NULL: the call came once */
+    cudaGraphExec_t graph; /* NULL: the call was not repeated */
 };
 
 struct convolution_gpu {
     struct gpu *gpu;
     int dim, n[3], grid[3];
     int group; /* images at a time */
-    int sets;  /* planes, in 2-D images, that rows[] holds */
+    int sets;  /* planes (in 2-D images) in rows[] */
     size_t cells, pixels, plane, row_plane;
     struct fft_plan fft[3];
     struct c32 *planes;
     struct c32 *rows;
-    float *spectrum; /* [cells] */
+    float *spectrum; /* [cells], an even number */
     struct call call;
 };
 
@@ -54,8 +54,8 @@ static void destroy(void *state)
     free(c);
 }
 
-/* Passes of a size that the compiler knew take a quarter of the time, and those in halves less than others on up to a
- * fifth fewer cells. */
+/* Passes of precompiled sizes take a quarter of the time, and those in halves less than others on up to a fifth fewer
+ * cells. */
 static int axis_size(int axis, int cells)
 {
     const int in_halves = fft_two_stage_size(cells);
@@ -71,7 +71,7 @@ static int axis_size(int axis, int cells)
     return cells;
 }
 
-/* Half of what is free may be grids: the caller's images need room, too. One image is asked for in any case. */
+/* Grids may use half of the free memory, because the caller's images need memory, too; at least one image. */
 static int make_grids(struct convolution_gpu *c, int batch)
 {
     enum { SETS_MOST = 65535 };
@@ -81,7 +81,7 @@ static int make_grids(struct convolution_gpu *c, int batch)
         rc = gpu_check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, c->gpu->index), "Asking for the cache");
     if (rc)
         return rc;
-    /* Four times the cache: shorter launches lose more at their ends than the cache saves. */
+    /* Four times the cache: shorter launches lose more at their tails than the cache saves. */
     const size_t rows = c->row_plane * sizeof *c->rows,
                  together = std::max((size_t)1, std::min((size_t)cache * 4, available / 8) / rows);
     const size_t each = c->dim == 3 ? c->plane * c->grid[2] * sizeof *c->planes : rows;
@@ -94,7 +94,7 @@ static int make_grids(struct convolution_gpu *c, int batch)
         rc = gpu_array(c->gpu, c->plane * c->grid[2] * c->group, &c->planes, "The convolution's grid");
     if (!rc)
         rc = gpu_array(c->gpu, c->row_plane * c->sets, &c->rows, "The convolution's rows");
-    return rc ? rc : gpu_array(c->gpu, c->cells, &c->spectrum, "The convolution's kernel");
+    return rc ? rc : gpu_array(c->gpu, c->cells + c->cells % 2, &c->spectrum, "The convolution's kernel");
 }
 
 static int create(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch)
@@ -207,7 +207,7 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
 
 /* ---- images ---- */
 
-/* The columns of an axis, which lie as `kept` where they are cropped and as `whole` where they are frequencies. */
+/* The columns of an axis, with the layouts `kept` if cropped and `whole` as frequencies. */
 static int along(const struct convolution_gpu *c, int axis, enum fft_kind kind, const struct fft_view &kept,
                  const struct fft_view &whole, int lines, int sets, const struct c32 *in, struct c32 *out)
 {
@@ -238,7 +238,7 @@ static int along_y(const struct convolution_gpu *c, enum fft_kind kind, int sets
     return along(c, 1, kind, plane, rows, c->n[0], sets, in, out);
 }
 
-/* Planes to planes: `shared` neighbouring ones have one plane of the spectrum. */
+/* Planes to planes: `shared` adjacent ones use one plane of the spectrum. */
 static int planes_convolve(const struct convolution_gpu *c, int count, int shared, const struct c32 *in,
                            struct c32 *out)
 {
@@ -314,8 +314,13 @@ static int apply(void *state, int batch, const struct c32 *image, struct c32 *re
         if (!rc)
             rc = gpu_check(cudaGraphLaunch(c->call.graph, c->gpu->stream), "The convolution");
     }
-    return rc ? rc : gpu_finish(c->gpu, "The convolution");
+    return rc;
+}
+
+static struct c32 *kernel(void *state)
+{
+    return (struct c32 *)((struct convolution_gpu *)state)->spectrum;
 }
 
 extern "C" const struct convolution_leaf convolution_leaf_gpu;
-const struct convolution_leaf convolution_leaf_gpu = {axis_size, create, destroy, bytes, set_kernel, apply, NULL};
+const struct convolution_leaf convolution_leaf_gpu = {axis_size, create, destroy, bytes, set_kernel, apply, kernel};

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-/* What is fitted, a function of t in [0, 1]. */
+/* The function to fit, of t in [0, 1]. */
 struct target {
     double beta;
-    double width, cell; /* pairs: of the cell whose centre lies `cell` below or above the kernel's */
+    double width, cell; /* pairs: of the cell whose centre is `cell` below or above the kernel's */
     enum { WHOLE, EVEN, ODD } part;
 
     double at(double t) const
@@ -22,7 +22,7 @@ struct target {
     }
 };
 
-/* Interpolate at Chebyshev nodes; returns the largest error seen between the nodes. */
+/* Interpolate at Chebyshev nodes; returns the largest error between the nodes. */
 static double fit_degree(const struct target &f, int degree, float *c)
 {
     const int n = degree + 1;
@@ -79,7 +79,7 @@ void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *s
 {
     memset(pairs, 0, sizeof *pairs);
     for (int j = 0; j < (shape->width + 1) / 2; j++) {
-        /* Cell j lies (width - 1) / 2 - j + s / 2 below the sample. */
+        /* Cell j is (width - 1) / 2 - j + s / 2 below the sample. */
         struct target f = {shape->beta, (double)shape->width, (shape->width - 1) / 2.0 - j, target::EVEN};
         fit_degree(f, terms - 1, pairs->even[j]);
         f.part = target::ODD;

@@ -1,6 +1,6 @@
-/* The grid to the samples. 3-D: a block copies a bin's tile into shared memory and its threads take the bin's samples
- * from there. 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold; where
- * there are many, gather_brick2d.cu does. */
+/* Interpolates the grid at the samples. 3-D: a block copies a bin's tile into shared memory, and its threads
+ * interpolate the bin's samples from there. 2-D: a thread interpolates one sample of many transforms directly from the
+ * grids, which are in the caches; many transforms are done by gather_brick2d.cu. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <cuda_pipeline_primitives.h>
@@ -22,7 +22,7 @@ static __device__ __forceinline__ int wrap(int cell, int cells)
     return cell;
 }
 
-/* A sample's weights on its axes, all polynomials side by side; for the radial kernel the squares whose sum it takes.
+/* A sample's weights on its axes, with interleaved polynomials; for the radial kernel the squared distances per axis.
  * W: the width, 0: any. */
 template <int W, int DIM>
 static __device__ __forceinline__ void axis_weights(const struct gather_args &a, const float (&above)[DIM],
@@ -67,7 +67,7 @@ static __device__ __forceinline__ float2 add_weighed(float2 s, float w, float2 v
     return make_float2(fmaf(v.x, w, s.x), fmaf(v.y, w, s.y));
 }
 
-/* The weight of a cell where the width is not known to the compiler, from that on x and that on the other axes. */
+/* The weight of a cell for a width known at run time only, from that on x and that on the other axes. */
 static __device__ __forceinline__ float weight_of(const struct gather_args &a, float wx, float wyz)
 {
     return a.radial ? kaiser_of_square(a.kernel, wx + wyz) : wx * wyz;
@@ -109,8 +109,8 @@ static __global__ void __launch_bounds__(GATHER_THREADS) gather_planes(const __g
     }
 }
 
-/* Copy the tile into shared memory, all of it under way at once: two cells a copy, from an even cell on (a grid's rows
- * are even). A thread takes columns along z. Returns the place of the bin's first cell. */
+/* Copy the tile into shared memory asynchronously: two cells a copy, from an even cell on (a grid's rows are even). A
+ * thread copies columns along z. Returns the index of the bin's first cell. */
 static __device__ __forceinline__ const float2 *copy_tile(const struct gather_args &a, const int first[3], float2 *tile)
 {
     const struct range_axis *axis = a.geometry.axis;
@@ -214,7 +214,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     int reach = plan->shape.width - 1;
     for (int d = 0; d < 3; d++)
         a->tile[d] = axis_largest(bins->geometry.axis[d]) + reach;
-    a->tile[0] = (a->tile[0] + 2) / 2 * 2;          /* even, and one more where the bin begins at an odd cell */
+    a->tile[0] = (a->tile[0] + 2) / 2 * 2;          /* even, and one more if the bin begins at an odd cell */
     a->row = a->tile[0] + (a->tile[0] % 4 ? 0 : 2); /* an odd number of pairs: rows spread over the banks */
     a->plane = a->row * a->tile[1];
     size_t shared = (size_t)a->plane * a->tile[2] * sizeof(float2);

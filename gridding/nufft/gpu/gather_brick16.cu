@@ -1,7 +1,7 @@
-/* A 3-D grid to its samples on tensor cores: the transpose of method_brick16.cu and method_brick_dense.cu.
+/* Interpolates a 3-D grid at its samples on tensor cores: the transpose of method_brick16.cu and method_brick_dense.cu.
  *
- * A block takes the 16 x 16 x 16 cells (of dense bricks 8 x 8 x 16) that a bin's samples reach, as halves in shared
- * memory, and its warps take the samples, 16 at a time. With samples as rows, x as the inner index, and y and
+ * A block loads the 16 x 16 x 16 cells (brick_dense: 8 x 8 x 16) that a bin's samples reach, as halves, into shared
+ * memory, and its warps process the samples, 16 at a time. With samples as rows, x as the inner index, and y and
  * real/imaginary part as columns: sum[s][(y, part)] = sum_z sum_x (wx_s(x) wz_s(z)) cell[z][y][x][part]     for the
  * planes z that the 16 reach, sample[s][part]   = sum_y wy_s(y) sum[s][(y, part)].
  */
@@ -11,8 +11,8 @@
 enum {
     GATHER_THREADS = 128,
     GATHER_WARPS = GATHER_THREADS / 32,
-    GATHER_GROUP = 16,     /* samples of one product */
-    QUADS = WIDE_EDGE / 4, /* of cells along x; ROWS: along y, 4, of dense bricks 2 */
+    GATHER_GROUP = 16,        /* samples of one product */
+    QUADS = BRICK16_EDGE / 4, /* of cells along x; ROWS: along y, 4, for brick_dense 2 */
 };
 
 struct gather16_args : nufft_gather {
@@ -22,16 +22,16 @@ struct gather16_args : nufft_gather {
     bool aligned;              /* every bin's first x is even */
 };
 
-/* Four numbers of a product's right operand, of the lane that wants them; with their low halves. */
+/* Four numbers of a product's right operand, in the order of lanes, with their low halves. */
 template <bool SPLIT, int ROWS> struct gather_cells {
-    four_halves<SPLIT> quad[WIDE_EDGE][ROWS][32]; /* [z][y / 4][lane]: x from 4 (lane % 4) on, column lane / 4 */
+    four_halves<SPLIT> quad[BRICK16_EDGE][ROWS][32]; /* [z][y / 4][lane]: x from 4 (lane % 4) on, column lane / 4 */
 };
 
-/* A warp's 16 samples. Samples lie 20 banks apart: those that lanes write and read at a time are in different ones. */
+/* A warp's 16 samples. Samples are 20 banks apart, so that the accesses of a warp do not conflict. */
 template <bool SPLIT> struct gather_weights {
     four_halves<SPLIT> x[GATHER_GROUP][QUADS + 1];
-    float y[GATHER_GROUP][WIDE_EDGE + 4]; /* [sample][y % 4][y / 4] */
-    __half z[WIDE_EDGE][GATHER_GROUP][2]; /* high, low */
+    float y[GATHER_GROUP][BRICK16_EDGE + 4]; /* [sample][y % 4][y / 4] */
+    __half z[BRICK16_EDGE][GATHER_GROUP][2]; /* high, low */
 };
 
 /* ---- the cells ---- */
@@ -90,7 +90,7 @@ template <bool SPLIT, int ROWS>
 static __device__ __forceinline__ uint32_t load_cells(const struct gather16_args &a, uint32_t bin,
                                                       struct gather_cells<SPLIT, ROWS> &cells)
 {
-    constexpr int row = 4 * ROWS, plane = QUADS * row, each = WIDE_EDGE * plane / GATHER_THREADS;
+    constexpr int row = 4 * ROWS, plane = QUADS * row, each = BRICK16_EDGE * plane / GATHER_THREADS;
     __shared__ uint32_t largest[GATHER_WARPS];
     int place[3], first[3], reach[3];
     float2 v[each][4];
@@ -147,7 +147,7 @@ static __device__ __forceinline__ float2 pair_of(const struct kernel_pairs &k, i
         odd = fmaf(odd, q, k.odd[j][i]);
     }
     const float near = fmaf(s, odd, even);
-    return make_float2(j > 0 || s < 1.f ? near : 0.f, fmaf(-s, odd, even)); /* the kernel's very edge is outside */
+    return make_float2(j > 0 || s < 1.f ? near : 0.f, fmaf(-s, odd, even)); /* the kernel's edge itself is outside */
 }
 
 template <int W> static __device__ __forceinline__ float above_middle(float above)
@@ -163,8 +163,8 @@ template <bool SPLIT> static __device__ __forceinline__ void put_cell(__half *to
         to[low] = __float2half_rn(v - __half2float(high));
 }
 
-/* A warp's 16 samples, by two lanes each: one does x, the other y, and half of z each. What no sample is has no
- * weights. */
+/* A warp's 16 samples, by two lanes each: one does x, the other y, and half of z each. Missing samples have weights 0.
+ */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void put_sample(const struct kernel_pairs &k, const struct range_point_gpu &point,
                                                   bool there, struct gather_weights<SPLIT> &to)
@@ -209,7 +209,7 @@ static __device__ __forceinline__ void put_sample(const struct kernel_pairs &k, 
 
 /* ---- sums ---- */
 
-/* A weight along z, as often as a product has factors of it. */
+/* A weight along z, repeated for the factors of a product. */
 template <bool SPLIT> static __device__ __forceinline__ four_halves<SPLIT> repeated(const __half (&z)[2])
 {
     four_halves<SPLIT> r;
@@ -259,7 +259,7 @@ static __device__ __forceinline__ void sum_planes(const struct gather_cells<SPLI
     }
 }
 
-/* What remains: y. Lane t = 0 of four gets sample g, lane 1 sample g + 8. */
+/* The remaining sum over y. Lane t = 0 of four gets sample g, lane 1 sample g + 8. */
 template <bool SPLIT, int ROWS>
 static __device__ __forceinline__ float2 sum_rows(const struct gather_weights<SPLIT> &weights,
                                                   const float (&sum)[ROWS][4])
@@ -302,7 +302,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS, SPLIT ? 4 : 5)
         const uint32_t i = first + lane % GATHER_GROUP, mine = first + (lane >> 2) + 8 * (lane & 1);
         const bool there = i < task.last, puts = (lane & 3) < 2 && mine < task.last;
         const uint32_t z = point.base >> 16;
-        const int from = (int)__reduce_min_sync(~0u, there ? z : (uint32_t)WIDE_EDGE),
+        const int from = (int)__reduce_min_sync(~0u, there ? z : (uint32_t)BRICK16_EDGE),
                   to = (int)__reduce_max_sync(~0u, there ? z : 0u) + W;
         put_sample<W, SPLIT>(a.pairs, point, there, weights[warp]);
         if (i + GATHER_WARPS * GATHER_GROUP < task.last)

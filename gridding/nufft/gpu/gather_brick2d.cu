@@ -1,11 +1,11 @@
-/* Grids of many transforms to their 2-D samples on tensor cores: the transpose of method_brick2d.cu.
+/* Interpolates the grids of many transforms at their 2-D samples on tensor cores: the transpose of method_brick2d.cu.
  *
  * All samples of a bin's square of 4 x 4 base cells read the same (4 + width - 1)^2 cells:
  *   samples[s][transform, part] = sum_c weight[s][c] cells[c][transform, part].
- * A warp holds the cells of 16 transforms (in plans of up to 8: of 8) in registers for as long as a square lasts, and
- * makes the weights of 16 samples at a time. It takes CHUNK samples in sorted order, however many squares they lie in:
- * a dense centre is shared by many warps. All samples of these transforms come before those of the next, so that their
- * grids and data stay in the cache: samples go back to the caller's order, a few bytes at a time. */
+ * A warp keeps the cells of 16 transforms (in plans of up to 8: of 8) in registers for all samples of a square, and
+ * computes the weights of 16 samples at a time. It processes CHUNK samples in sorted order, in any number of squares,
+ * so many warps share a dense centre. All samples of these transforms precede those of the next ones, so that their
+ * grids and data stay in the cache: samples are written in the caller's order, a few bytes at a time. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/kernel.h"
 
@@ -18,8 +18,8 @@ struct plane_chunk {
     float scale[CHUNK];
 };
 
-/* How a square's cells are laid out along the products' inner index: a product takes two runs of four cells, run 0
- * and 1. Up to 8 cells wide a row is one product; beyond, two rows of 12 are three, and an odd last row two. */
+/* The layout of a square's cells along the products' inner index: a product has two runs of four cells, run 0 and 1. A
+ * row of up to 8 cells is one product; wider ones have 12, and two rows are three products, an odd last row two. */
 template <int W> struct plane_layout {
     static constexpr int edge = RANGE_SQUARE + W - 1, runs_across = edge <= 8 ? 2 : 3, quarters = (edge + 3) / 4;
     static constexpr int steps = edge <= 8 ? edge : edge / 2 * 3 + edge % 2 * 2;
@@ -28,7 +28,7 @@ template <int W> struct plane_layout {
     {
         return (2 * step + run) / runs_across;
     }
-    /* Which of its row's runs; past the last row there is one more. */
+    /* The index of the run in its row; after the last row there is an extra one. */
     static __device__ constexpr int across(int step, int run)
     {
         return (2 * step + run) % runs_across;
@@ -105,7 +105,8 @@ template <int W> struct plane_weights {
     }
 };
 
-/* tf32_low() of a value that lives across a loop: volatile, or the compiler would keep every value's twice. */
+/* tf32_low() of a value that is live across a loop: volatile, because otherwise the compiler keeps two copies of every
+ * value. */
 static __device__ __forceinline__ uint32_t tf32_rest(float v)
 {
     uint32_t rest;
@@ -147,7 +148,7 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
         for (int j = 0; j < 2 * EACH; j++) {
             float b0 = j % 2 ? value[k][0][j / 2].y : value[k][0][j / 2].x;
             float b1 = j % 2 ? value[k][1][j / 2].y : value[k][1][j / 2].x;
-            uint32_t h0 = __float_as_uint(b0), h1 = __float_as_uint(b1); /* the unit ignores the low bits */
+            uint32_t h0 = __float_as_uint(b0), h1 = __float_as_uint(b1); /* the hardware ignores the low bits */
             if (SPLIT) {
                 mma_tf32(sum[j], low, h0, h1);
                 mma_tf32(sum[j], high, tf32_rest(b0), tf32_rest(b1));
@@ -187,7 +188,7 @@ static __device__ __forceinline__ int square_first(struct range_axis axis, int c
     return first + (cell - first) / RANGE_SQUARE * RANGE_SQUARE;
 }
 
-/* Reads `count` samples from `begin` on; bit i of the result: sample i begins a square, or lies past the end. */
+/* Reads `count` samples from `begin` on; bit i of the result: sample i begins a square, or is beyond the end. */
 static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather &a, uint64_t begin, int count,
                                                       float gain, struct plane_chunk *chunk)
 {
@@ -214,7 +215,7 @@ static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather 
     return begins;
 }
 
-/* Warps that a multiprocessor's registers have room for. */
+/* Warps per multiprocessor, limited by registers. */
 static constexpr int warps_that_fit(int width, int each)
 {
     return each == 1 || width <= 5 ? 16 : width == 6 ? 12 : 8;

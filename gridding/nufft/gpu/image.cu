@@ -15,8 +15,8 @@ static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
     pass->set = plan->shape.dim == 3 ? plan->deapodise[1] : NULL;
 }
 
-/* Where the passes over x, y and z find their lines in a grid with rows of nx. In 2-D a set is a transform; in 3-D the
- * passes over x and y have a set for each of a transform's z, one transform after the other. */
+/* The layout of lines for the passes over x, y and z in a grid with rows of nx. In 2-D a set is a transform; in 3-D the
+ * passes over x and y have a set for each z of each transform, in order. */
 static void grid_views(const struct nufft_gpu *plan, size_t nx, struct fft_view view[3])
 {
     size_t plane = nx * plan->shape.grid[1];
@@ -85,7 +85,7 @@ int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *
     return rc ? rc : pass_back(plan, 2, 1, from, plan->shape.n[0], image, squares);
 }
 
-/* What follows the pass over x. */
+/* The passes after that over x. */
 static int passes_after_x(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;

@@ -1,10 +1,10 @@
-/* The GPU's NUFFT leaf: its transforms, put together from sorting, summing, passes and gathering. */
+/* The GPU's NUFFT leaf: transforms, composed of sorting, sums, FFT passes and interpolation. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <algorithm>
 #include <cstring>
 
-/* Without a grid where that is possible: the CPU's sums need one to be added to. */
+/* Without a grid if possible; adding the CPU's sums needs one. */
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
@@ -70,8 +70,8 @@ static __global__ void real_parts(uint32_t samples, const float2 *data, float *t
         to[i] = data[i].x;
 }
 
-/* Scatter data [samples] (the caller's order) and read them again at the samples, in their place. The workspace has
- * slots and, where the CPU adds its sums, a grid; otherwise one is made here. */
+/* Scatter data [samples] (the caller's order) and interpolate the grid at the samples, in place. The workspace has
+ * slots and, if the CPU adds its sums, a grid; otherwise a grid is allocated here. */
 static int convolve_in_slots(struct nufft_gpu *plan, struct c32 *data)
 {
     struct c32 *workspace = plan->grid, *grid = NULL;
@@ -147,5 +147,5 @@ static int leaf_finish(void *state, struct nufft_times *times)
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
     nufft_gpu_cost, nufft_gpu_create,     nufft_gpu_destroy, nufft_gpu_describe, nufft_gpu_bins, nufft_gpu_set_weights,
-    leaf_adjoint,   leaf_adjoint_squares, leaf_finish,       leaf_forward,       leaf_convolve,
+    leaf_adjoint,   leaf_adjoint_squares, leaf_finish,       leaf_forward,       leaf_convolve,  NULL,
 };

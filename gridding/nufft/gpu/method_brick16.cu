@@ -1,6 +1,6 @@
-/* Wide bricks: 3-D samples to the grid on tensor cores, separable kernels 5 to 8 cells wide. A block sums a brick of
+/* Method brick16: 3-D samples to the grid on tensor cores, separable kernels 5 to 8 cells wide. A block sums a brick of
  * 16 x 16 x 16 grid cells in its registers (brick16_sums.cuh) and adds it to the grid in the order of the bins
- * (range_gpu.cuh). Parts of heavy bins are summed before, and added up by their bin's block.
+ * (range_gpu.cuh). Parts of heavy bins are summed first, and added up by their bin's block.
  */
 #include "gridding/nufft/gpu/brick16_sums.cuh"
 
@@ -8,11 +8,11 @@
 
 enum {
     FEW_PARTS = 4,       /* of a heavy bin: its own block adds them up */
-    CLEARED_MOST = 32768 /* cells that a block of parts clears beside its sums */
+    CLEARED_MOST = 32768 /* cells that a block of parts clears in addition to its sums */
 };
 
-/* Two cells that lie side by side, the first at an even place. The cache adds where the machine can (9.0); no other
- * block adds to these cells meanwhile, so the order stays fixed. */
+/* Add to two adjacent cells, the first at an even index. From compute capability 9.0 on the cache adds; no other block
+ * adds to these cells meanwhile, so the order stays fixed. */
 static __device__ __forceinline__ void add_two(float2 *to, const float (&v)[4])
 {
     NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
@@ -34,104 +34,122 @@ static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
                       (float2 old = __ldcg(to); *to = make_float2(old.x + re, old.y + im);))
 }
 
-/* Add a block's brick to its transform's grid, `touched` planes only. */
-static __device__ __forceinline__ void add_brick(const struct brick16_args &a, float2 *grid, const int place[3],
-                                                 const float (&sum)[2][WIDE_OWN_PLANES][4], uint32_t touched)
-{
-    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, odd = threadIdx.x >> 6;
-    int column = (threadIdx.x >> 5 & 1) * 8 + 2 * t;
-    const struct range_axis *axis = a.geometry.axis;
-    int nx = axis[0].cells, ny = axis[1].cells, nz = axis[2].cells, reach = a.geometry.width - 1;
-    int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
-    int x = axis_first(axis[0], place[0]) + column, z = axis_first(axis[2], place[2]) + odd;
-    size_t plane = (size_t)nx * ny;
+/* The positions of a thread's cells in the grid: two in a row, in two rows, in every other plane. */
+struct brick16_cells {
     float2 *row[2];
-    bool inside[2];
+    bool inside[2], both; /* whether the bin's samples reach each row, and the second cell of both */
+    int next;             /* from the first cell to the second */
+    int z, nz;
+    size_t plane;
+};
+
+static __device__ __forceinline__ struct brick16_cells cells_of(const struct brick16_args &a, float2 *grid,
+                                                                const int place[3])
+{
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, column = (threadIdx.x >> 5 & 1) * 8 + 2 * t;
+    const struct range_axis *axis = a.geometry.axis;
+    const int nx = axis[0].cells, ny = axis[1].cells, reach = a.geometry.width - 1;
+    const int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
+    struct brick16_cells c;
+    c.nz = axis[2].cells;
+    c.z = axis_first(axis[2], place[2]) + (int)(threadIdx.x >> 6);
+    c.z -= c.z >= c.nz ? c.nz : 0;
+    c.plane = (size_t)nx * ny;
+    int x = axis_first(axis[0], place[0]) + column;
     x -= x >= nx ? nx : 0;
     for (int j = 0; j < 2; j++) {
-        int y = axis_first(axis[1], place[1]) + 8 * j + g;
-        inside[j] = 8 * j + g < rows && column < columns;
-        row[j] = grid + (size_t)(y >= ny ? y - ny : y) * nx + x;
+        const int y = axis_first(axis[1], place[1]) + 8 * j + g;
+        c.inside[j] = 8 * j + g < rows && column < columns;
+        c.row[j] = grid + c.z * c.plane + (size_t)(y >= ny ? y - ny : y) * nx + x;
     }
-    int next = x + 1 >= nx ? 1 - nx : 1;
-    touched >>= odd;
+    c.both = column + 1 < columns;
+    c.next = x + 1 >= nx ? 1 - nx : 1;
+    return c;
+}
+
+/* Add a block's brick to its transform's grid, `touched` planes only. */
+template <bool ALIGNED>
+static __device__ __forceinline__ void add_brick(struct brick16_cells c, const float (&sum)[2][WARP_PLANES][4],
+                                                 uint32_t touched)
+{
+    const size_t turn = c.nz * c.plane;
+    touched >>= threadIdx.x >> 6;
 #pragma unroll
-    for (int p = 0; p < WIDE_OWN_PLANES; p++) {
-        size_t above = (z + 2 * p >= nz ? z + 2 * p - nz : z + 2 * p) * plane;
+    for (int p = 0; p < WARP_PLANES; p++) {
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            bool wanted = inside[j] && (touched >> (2 * p) & 1);
-            if (a.aligned) {
-                if (wanted)
-                    add_two(row[j] + above, sum[j][p]);
-            } else if (wanted) {
-                add_one(row[j] + above, sum[j][p][0], sum[j][p][2]);
-                if (column + 1 < columns)
-                    add_one(row[j] + above + next, sum[j][p][1], sum[j][p][3]);
+            const float(&v)[4] = sum[j][p];
+            if (!c.inside[j] || !(touched >> (2 * p) & 1))
+                continue;
+            if (ALIGNED) {
+                add_two(c.row[j], v);
+                continue;
             }
+            add_one(c.row[j], v[0], v[2]);
+            if (c.both)
+                add_one(c.row[j] + c.next, v[1], v[3]);
         }
+        c.z += 2;
+        const bool over = c.z >= c.nz;
+        c.z -= over ? c.nz : 0;
+        for (int j = 0; j < 2; j++)
+            c.row[j] += 2 * c.plane - (over ? turn : 0);
     }
 }
 
-/* The thread's 16 times two cells of a transform's partial brick, lines of 2 KB for the block. */
+/* The thread's 16 pairs of cells of a transform's partial brick; the block accesses lines of 2 KB. */
 static __device__ __forceinline__ float4 *partial_brick(const struct brick16_args &a, uint32_t transform, uint32_t slot)
 {
     size_t brick = (size_t)transform * a.slots + slot;
-    return (float4 *)(a.partial + brick * (WIDE_EDGE * WIDE_EDGE * WIDE_EDGE)) + threadIdx.x;
+    return (float4 *)(a.partial + brick * (BRICK16_EDGE * BRICK16_EDGE * BRICK16_EDGE)) + threadIdx.x;
 }
 
-/* Clear the block's share of the grids; nobody waits for the memory. Grids have an even number of cells. */
+/* Clear the block's share of the grids, without waiting for the stores. Grids have an even number of cells. */
 static __device__ __forceinline__ void clear_grids(const struct brick16_args &a)
 {
     const size_t first = (blockIdx.y * gridDim.x + blockIdx.x) * a.cleared;
     const size_t end = min(first + a.cleared, a.transforms * a.cells);
-    for (size_t i = first + 2 * threadIdx.x; i < end; i += 2 * WIDE_THREADS)
+    for (size_t i = first + 2 * threadIdx.x; i < end; i += 2 * BRICK16_THREADS)
         *(float4 *)(a.grid + i) = make_float4(0.f, 0.f, 0.f, 0.f);
 }
 
 /* Blocks of 128, (parts of heavy bins, transforms). A part's bricks of SPLIT_SAMPLES_MOST samples are added up in its
  * slot. */
 template <int W, bool SPLIT>
-static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
-    sum_wide_parts(const __grid_constant__ struct brick16_args a)
+static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
+    sum_brick16_parts(const __grid_constant__ struct brick16_args a)
 {
-    __shared__ __align__(16) struct brick16_stage<SPLIT> stage;
+    __shared__ __align__(16) struct brick16_group<SPLIT> stage[BRICK16_GROUPS];
     const struct range_task task = a.tasks[blockIdx.x];
-    const uint32_t exponent = value_exponent(a.largest[blockIdx.y]);
-    const float2 *data = a.data + blockIdx.y * a.samples;
-    const float gain = unscaled(exponent);
-    float4 *slot = partial_brick(a, blockIdx.y, task.slot);
-    float sum[2][WIDE_OWN_PLANES][4];
+    float sum[2][WARP_PLANES][4];
     clear_grids(a);
     for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
-        sum_samples<W, SPLIT>(a, data, i, min(i + SPLIT_SAMPLES_MOST, task.last), __uint_as_float(exponent << 23),
-                              stage, sum);
+        sum_samples<W, SPLIT>(a, blockIdx.y, i, min(i + SPLIT_SAMPLES_MOST, task.last), stage, sum);
+        float4 *slot = partial_brick(a, blockIdx.y, task.slot);
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
-            for (int p = 0; p < WIDE_OWN_PLANES; p++) {
-                float4 *to = slot + (j * WIDE_OWN_PLANES + p) * WIDE_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
+            for (int p = 0; p < WARP_PLANES; p++) {
+                float4 *to = slot + (j * WARP_PLANES + p) * BRICK16_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
                 const float *s = sum[j][p];
                 if (i > task.first)
                     old = *to;
-                *to = make_float4(fmaf(s[0], gain, old.x), fmaf(s[2], gain, old.y), fmaf(s[1], gain, old.z),
-                                  fmaf(s[3], gain, old.w));
+                *to = make_float4(s[0] + old.x, s[2] + old.y, s[1] + old.z, s[3] + old.w);
             }
     }
 }
 
-/* The sum of `parts` partial bricks that follow each other, in their order. */
-static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t parts,
-                                                  float (&sum)[2][WIDE_OWN_PLANES][4])
+/* The sum of `parts` consecutive partial bricks, in order. */
+static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t parts, float (&sum)[2][WARP_PLANES][4])
 {
     clear_sum(sum);
 #pragma unroll 1
-    for (; parts > 0; parts--, from += 2 * WIDE_OWN_PLANES * WIDE_THREADS)
+    for (; parts > 0; parts--, from += 2 * WARP_PLANES * BRICK16_THREADS)
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
-            for (int p = 0; p < WIDE_OWN_PLANES; p++) {
-                const float4 v = from[(j * WIDE_OWN_PLANES + p) * WIDE_THREADS];
+            for (int p = 0; p < WARP_PLANES; p++) {
+                const float4 v = from[(j * WARP_PLANES + p) * BRICK16_THREADS];
                 sum[j][p][0] += v.x;
                 sum[j][p][2] += v.y;
                 sum[j][p][1] += v.z;
@@ -139,39 +157,36 @@ static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t p
             }
 }
 
-/* What a block holds for a bin and a transform: the sum of its samples, or of its parts. Returns the planes they reach.
- */
-template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t sum_bin(const struct brick16_args &a, uint32_t transform,
-                                                   const struct range_task &task, int deep,
-                                                   struct brick16_stage<SPLIT> &stage,
-                                                   float (&sum)[2][WIDE_OWN_PLANES][4])
+/* The planes of its brick that a bin's samples reach. */
+static __device__ __forceinline__ uint32_t planes_reached(const struct brick16_args &a, const struct range_task &task,
+                                                          int deep)
 {
-    if (task.parts > 0) {
-        add_bricks(partial_brick(a, transform, task.slot), task.parts > FEW_PARTS ? 1 : task.parts, sum);
-        return (1u << (deep + W - 1)) - 1;
-    }
-    const uint32_t exponent = value_exponent(a.largest[transform]);
-    const float gain = unscaled(exponent);
-    uint32_t touched = sum_samples<W, SPLIT>(a, a.data + transform * a.samples, task.first, task.last,
-                                             __uint_as_float(exponent << 23), stage, sum);
-#pragma unroll
-    for (int j = 0; j < 2; j++)
-#pragma unroll
-        for (int p = 0; p < WIDE_OWN_PLANES; p++)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                sum[j][p][k] *= gain;
-    return touched;
+    const uint32_t all = (1u << (deep + a.geometry.width - 1)) - 1;
+    if (!a.sorted || task.parts > 0)
+        return all;
+    const uint32_t from = a.points[task.first].base >> 16, last = a.points[task.last - 1].base >> 16;
+    return all >> (deep - 1 - (last - from)) << from;
 }
 
-/* Blocks of 128; each takes the next bin in their order, for one transform after the other, and sums it onto the
+/* Compute a block's brick for a bin and a transform: the sum of its samples, or of its parts. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void sum_bin(const struct brick16_args &a, uint32_t transform,
+                                               const struct range_task &task, struct brick16_group<SPLIT> *stage,
+                                               float (&sum)[2][WARP_PLANES][4])
+{
+    if (task.parts > 0)
+        add_bricks(partial_brick(a, transform, task.slot), task.parts > FEW_PARTS ? 1 : task.parts, sum);
+    else
+        sum_samples<W, SPLIT>(a, transform, task.first, task.last, stage, sum);
+}
+
+/* Blocks of 128; each processes the next bin in order, for one transform after the other, and adds it to the
  * transform's grid. */
 template <int W, bool SPLIT>
-static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
-    scatter_wide(const __grid_constant__ struct brick16_args a)
+static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
+    scatter_brick16(const __grid_constant__ struct brick16_args a)
 {
-    __shared__ __align__(16) struct brick16_stage<SPLIT> stage;
+    __shared__ __align__(16) struct brick16_group<SPLIT> stage[BRICK16_GROUPS];
     __shared__ uint32_t ticket;
     if (threadIdx.x == 0)
         ticket = atomicAdd(a.ticket, 1u);
@@ -180,13 +195,18 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     const uint32_t transform = ticket % a.transforms;
     uint32_t *done = a.done + (size_t)transform * a.bins;
     int place[3];
-    float sum[2][WIDE_OWN_PLANES][4];
+    float sum[2][WARP_PLANES][4];
     range_bin_place(&a.geometry, task.bin, place);
-    uint32_t touched = sum_bin<W, SPLIT>(a, transform, task, axis_size(a.geometry.axis[2], place[2]), stage, sum);
+    const uint32_t touched = planes_reached(a, task, axis_size(a.geometry.axis[2], place[2]));
+    sum_bin<W, SPLIT>(a, transform, task, stage, sum);
+    const struct brick16_cells cells = cells_of(a, a.grid + transform * a.cells, place);
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, done, a.round);
     __syncthreads();
-    add_brick(a, a.grid + transform * a.cells, place, sum, touched);
+    if (a.aligned)
+        add_brick<true>(cells, sum, touched);
+    else
+        add_brick<false>(cells, sum, touched);
     __syncthreads();
     if (threadIdx.x < 32)
         range_signal(done, task.bin, a.round);
@@ -200,9 +220,9 @@ static int launch(const struct nufft_gpu *plan, struct brick16_args *a, bool par
         return 0;
     a->tasks = tasks;
     if (parts)
-        sum_wide_parts<W, SPLIT><<<dim3(count, a->transforms), WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+        sum_brick16_parts<W, SPLIT><<<dim3(count, a->transforms), BRICK16_THREADS, 0, plan->gpu->stream>>>(*a);
     else
-        scatter_wide<W, SPLIT><<<count * a->transforms, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+        scatter_brick16<W, SPLIT><<<count * a->transforms, BRICK16_THREADS, 0, plan->gpu->stream>>>(*a);
     return gpu_launched("Gridding");
 }
 
@@ -221,26 +241,26 @@ static int launch_width(const struct nufft_gpu *plan, struct brick16_args *a, bo
     }
 }
 
-/* Two at least where cells are enough: of one, a brick would meet itself. */
+/* At least two if there are enough cells: with one, a brick would overlap itself. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width)
 {
-    struct range_axis axis = range_axis_make(cells / 2, (WIDE_EDGE + 1 - width) / 2);
+    struct range_axis axis = range_axis_make(cells / 2, (BRICK16_EDGE + 1 - width) / 2);
     if (cells % 2 == 0 && axis.bins > 1 && cells / 2 / axis.bins * 2 >= width)
         return range_axis{cells, axis.bins, 1};
-    axis = range_axis_make(cells, WIDE_EDGE + 1 - width);
+    axis = range_axis_make(cells, BRICK16_EDGE + 1 - width);
     return axis.bins == 1 && cells / 2 >= width - 1 ? range_axis{cells, 2, 0} : axis;
 }
 
 int nufft_gpu_brick16_make(struct nufft_gpu *plan)
 {
-    const size_t brick = (size_t)WIDE_EDGE * WIDE_EDGE * WIDE_EDGE;
-    plan->tile[0] = plan->tile[1] = plan->tile[2] = WIDE_EDGE;
+    const size_t brick = (size_t)BRICK16_EDGE * BRICK16_EDGE * BRICK16_EDGE;
+    plan->tile[0] = plan->tile[1] = plan->tile[2] = BRICK16_EDGE;
     int rc = nufft_gpu_workspace_make(plan, plan->samples, plan->bins.slots * brick, 1 + (size_t)plan->bins.count);
     plan->done = plan->largest + plan->group;
     return rc;
 }
 
-/* The grids are cleared by the blocks of parts, which leave the memory idle, where these are enough. */
+/* The blocks of parts, which leave memory bandwidth unused, clear the grids if there are enough of them. */
 static int clear(const struct nufft_gpu *plan, struct brick16_args *a)
 {
     const size_t all = a->transforms * a->cells, blocks = (size_t)a->slots * a->transforms;

@@ -1,15 +1,15 @@
-/* Planes: 2-D samples of transforms that share one trajectory (coils, frames) to their grids on tensor cores.
+/* brick2d ("planes"): sums 2-D samples of transforms that share a trajectory (coils, frames) into their grids on tensor
+ * cores.
  *
- * A block takes a bin's samples, or a part of them, and holds a brick of 16 x 16 grid cells, all that they reach, in
- * registers. For 8 samples s at a time, with y and real/imaginary part as rows and x as columns:
+ * A block sums a bin's samples, or a part of them, into a brick of 16 x 16 grid cells in registers, which contains all
+ * cells that they reach. For 8 samples s at a time, with y and real/imaginary part as rows and x as columns:
  *   brick[(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] wx_s(x)[s][x]
- * one 16 x 8 x 8 product for each quarter of the brick and each transform; the weights are made once for all transforms
- * of the block. Each brick is stored in a workspace, and then each cell of the grid adds up the bricks that hold a
- * share of it in one order (dense.h): no block waits for another, and how many samples lie in one place does not
- * matter.
+ * one 16 x 8 x 8 product for each quarter of the brick and each transform; the weights are computed once for all
+ * transforms of the block. Bricks are stored in a workspace, and then each cell of the grid adds up the bricks that
+ * contain it in a fixed order (dense.h): no block waits for another, and crowded samples cost no more than others.
  *
- * Operands are rounded to TF32, so that errors have no sign in common. The units truncate their sums: one product's are
- * cut at the bin's depth, and those of three products at 16 samples, which are then added in float32.
+ * Operands are rounded to TF32, so that errors are unbiased. The hardware truncates sums: an accumulator is limited to
+ * the bin's depth with one product, and to 16 samples with three products, whose sums are then added in float32.
  */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
@@ -32,11 +32,11 @@ struct plane_args {
     int transforms;
 };
 
-/* What a block has staged. Rows of weights lie 16 banks apart: the four that a quarter of a warp reads at a time are in
- * different ones. */
+/* A block's staged samples. Rows of weights are 16 banks apart, so that the four that a quarter of a warp reads at a
+ * time do not conflict. */
 template <int SAMPLES, int TRANSFORMS> struct plane_stage {
     float weight[2][PLANE_EDGE][SAMPLES + 16]; /* [x, y][cell][sample] */
-    float2 value[2][TRANSFORMS][SAMPLES];      /* of these samples, and of those to come */
+    float2 value[2][TRANSFORMS][SAMPLES];      /* of these samples, and of the next ones */
 };
 
 template <int WARPS> static __device__ __forceinline__ void wait_for_team()
@@ -47,7 +47,7 @@ template <int WARPS> static __device__ __forceinline__ void wait_for_team()
         __syncthreads();
 }
 
-/* Rounded to what the unit takes: it ignores the low 13 bits. */
+/* Round to TF32: the hardware ignores the low 13 bits. */
 static __device__ __forceinline__ uint32_t tf32_rounded(float v)
 {
     return __float_as_uint(v) + 0x1000u;
@@ -75,7 +75,7 @@ static __device__ __forceinline__ void put_column(const struct kernel_pairs &ker
         }
         float near = fmaf(s, odd, even) * factor, far = fmaf(-s, odd, even) * factor;
         if (j == 0 && s >= 1.f)
-            near = 0.f; /* the kernel's very edge is outside, as for the way back */
+            near = 0.f; /* the kernel's edge itself is outside, as in interpolation */
         low[j * stride] = ROUND ? __uint_as_float(tf32_rounded(near)) : near;
         if (j != width - 1 - j)
             high[-j * stride] = ROUND ? __uint_as_float(tf32_rounded(far)) : far;
@@ -97,15 +97,15 @@ static __device__ __forceinline__ struct plane_task plane_task_of(const struct p
                       axis_first(a.geometry.axis[1], place[1])};
 }
 
-/* The sample that a thread stages next: where it lies, and the caller's index of the one after it. */
+/* The sample that a thread stages next: its position, and the caller's index of the one after it. */
 struct plane_sample {
     struct range_point_gpu point;
     float weight;
     uint32_t source;
 };
 
-/* Warps that share what is staged, each for transforms of its own. A thread stages sample s; where threads are twice
- * the samples, the first half of them on x and the second on y. */
+/* Warps that share the staged samples, each for its own transforms. A thread stages sample s; if there are twice as
+ * many threads as samples, the first half does x and the second y. */
 template <bool SPLIT, int WARPS, int EACH> struct plane_team {
     static constexpr int threads = 32 * WARPS, samples = WARPS == 1 ? 32 : 64, transforms = WARPS * EACH;
     static constexpr int stride = samples + 16, shares = threads / samples;
@@ -128,7 +128,7 @@ template <bool SPLIT, int WARPS, int EACH> struct plane_team {
             sample->source = a.order[i + step];
     }
 
-    /* Begin to copy the values of the samples from `at` on; those of no sample or transform are zero. */
+    /* Start copying the values of the samples from `at` on; missing samples and transforms are zero. */
     static __device__ __forceinline__ void begin_values(const struct plane_args &a, const struct plane_task &task,
                                                         uint32_t at, uint32_t source, float2 (&to)[transforms][samples])
     {
@@ -142,7 +142,7 @@ template <bool SPLIT, int WARPS, int EACH> struct plane_team {
         }
     }
 
-    /* `before`: where the thread's last sample was put, on x and y. */
+    /* `before`: position of the thread's last sample, on x and y. */
     static __device__ __forceinline__ void put_weights(const struct plane_args &a, const struct plane_task &task,
                                                        uint32_t at, const struct plane_sample &sample, stage &to,
                                                        int (&before)[2])
@@ -170,7 +170,7 @@ template <bool SPLIT, int WARPS, int EACH> struct plane_team {
     }
 };
 
-/* Weights along x of a lane's four samples, for both halves of the brick's columns, and what TF32 leaves of them. */
+/* Weights along x of a lane's four samples, for both halves of the brick's columns, and their TF32 remainders. */
 template <bool SPLIT> struct plane_right {
     uint32_t high[2][4], low[SPLIT ? 2 : 1][4];
 
@@ -189,7 +189,7 @@ template <bool SPLIT> struct plane_right {
     }
 };
 
-/* A transform's values of a lane's four samples onto one half of the brick's rows. */
+/* Add a transform's values of a lane's four samples to one half of the brick's rows. */
 template <bool SPLIT>
 static __device__ __forceinline__ void add_rows(const float4 &y, const float4 (&value)[2],
                                                 const struct plane_right<SPLIT> &right, float (&sum)[2][4])
@@ -250,7 +250,7 @@ static __device__ __forceinline__ void add_samples(const struct plane_stage<SAMP
     }
 }
 
-/* A lane's cells of a transform's brick: 4 g + t holds cells 2 t and 2 t + 1 of row g of each quarter. */
+/* Store a lane's cells of a transform's brick: 4 g + t holds cells 2 t and 2 t + 1 of row g of each quarter. */
 static __device__ __forceinline__ float4 *brick_of(const struct plane_args &a, int transform)
 {
     const int g = threadIdx.x >> 2 & 7, t = threadIdx.x & 3;
@@ -276,8 +276,8 @@ static __device__ __forceinline__ void store_bricks(const struct plane_args &a, 
             }
 }
 
-/* Likewise of what four warps have summed of the same transforms: each adds up and stores a quarter, in their order.
- * shared: [warp][EACH][quarter][lane]. */
+/* The same for four warps that have summed the same transforms: each adds up and stores a quarter, in order. shared:
+ * [warp][EACH][quarter][lane]. */
 template <int EACH>
 static __device__ __forceinline__ void store_together(const struct plane_args &a, int transform,
                                                       const float (&sum)[EACH][2][2][4], float4 *shared)
@@ -332,8 +332,8 @@ sum_task(const struct plane_args &a, const struct plane_task &task, uint32_t at,
     }
 }
 
-/* Blocks of 128 (tasks, groups of transforms): one team of four warps, or four teams of one that take samples in turn.
- * A warp holds the bricks of EACH transforms. 18 to 32 KB of shared memory. */
+/* Blocks of 128 (tasks, groups of transforms): one team of four warps, or four teams of one that process samples
+ * alternately. A warp holds the bricks of EACH transforms. 18 to 32 KB of shared memory. */
 template <bool SPLIT, int WARPS, int EACH>
 static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(const __grid_constant__ struct plane_args a)
 {
@@ -372,7 +372,8 @@ static void launch_sum(const struct plane_args *a, unsigned tasks, cudaStream_t 
     sum_planes<SPLIT, WARPS, EACH><<<blocks, 128, 0, stream>>>(*a);
 }
 
-/* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
+/* Depends on the plan's batch, not the call's, so that a transform's bits do not depend on the number of transforms in
+ * a call. */
 template <bool SPLIT>
 static void launch_sums(const struct plane_args *a, int batch, unsigned tasks, cudaStream_t stream)
 {

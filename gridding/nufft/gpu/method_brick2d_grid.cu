@@ -1,4 +1,4 @@
-/* Planes' bricks (method_brick2d.cu): which bins have which, and their way to the grids or, through the FFT's pass
+/* The bricks of method_brick2d.cu: the lists of each bin's bricks, and adding them up to grids or, in the FFT's pass
  * along x, to images. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/dense.h"
@@ -6,14 +6,14 @@
 #include <cstdlib>
 
 enum {
-    PARTS_APART = 16, /* partial bricks of a bin that a reader of the grid adds up itself, at most */
-    SLICES = 16,      /* of the partial bricks beyond: threads that share a pair of cells */
+    PARTS_APART = 16, /* the most partial bricks of a bin that readers of the grid add up themselves */
+    SLICES = 16,      /* for more partial bricks: threads that share a pair of cells */
     SLICE_PAIRS = 32
 };
 
 /* Blocks of 32 x 16, (heavy bins, a brick's pairs of cells in blocks of 32, transforms); 7.5 KB of shared memory. A
- * thread adds up two cells of every 16th partial brick, four of them under way at once; the slices are added in their
- * order and go to the bin's first. Few parts are left as they are. */
+ * thread adds up two cells of every 16th partial brick, with four loads in flight; the slices are added in order into
+ * the bin's first brick. A few parts are not added up here. */
 static __global__ void __launch_bounds__(SLICE_PAIRS *SLICES)
     add_parts(const struct range_task *heavy, float4 *bricks, size_t step)
 {
@@ -52,7 +52,7 @@ struct plane_grid_args {
     int transforms;
 };
 
-/* Add a bin's bricks, `at` of each, of EACH transforms. */
+/* Add element `at` of each of a bin's bricks, for EACH transforms. */
 template <int EACH>
 static __device__ __forceinline__ void add_held(const struct plane_grid_args &a, int first,
                                                 const struct brick_list &held, uint32_t at, float4 (&sum)[EACH])
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void add_held(const struct plane_grid_args &a,
                 add_pair(sum[t], from[t * a.bricks.step]);
 }
 
-/* Likewise of all bins that reach a pair of cells, however many these are. */
+/* The same for all bins that reach a pair of cells, any number of them. */
 template <int EACH>
 static __device__ __forceinline__ void add_all(const struct plane_grid_args &a, int first, int row, int pair,
                                                float4 (&sum)[EACH])
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void add_all(const struct plane_grid_args &a, 
 }
 
 /* Blocks of 128, rows of blocks for groups of EACH transforms; a thread owns two neighbouring cells: bins begin at even
- * ones. FEW: no more than two bins reach a cell on an axis; what they hold is asked for at once. */
+ * ones. FEW: at most two bins reach a cell on an axis; their loads overlap. */
 template <int EACH, bool FEW>
 static __global__ void __launch_bounds__(128) sum_to_grids(const __grid_constant__ struct plane_grid_args a)
 {
@@ -124,14 +124,14 @@ static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct 
 
 /* ---- the method ---- */
 
-/* Whether no bin is shorter than what a kernel reaches: then a cell has a share of two bins an axis, at most. */
+/* Whether no bin is shorter than the kernel's reach: then at most two bins per axis reach a cell. */
 static bool few_reach(const struct range_geometry *g)
 {
     const int reach = g->width - 1;
     return g->axis[0].cells / 2 / g->axis[0].bins * 2 >= reach && g->axis[1].cells / 2 / g->axis[1].bins * 2 >= reach;
 }
 
-/* The tables of pairs along x and of cells along y, one after the other. */
+/* The tables of pairs along x and of cells along y, consecutive. */
 static int upload_cells(struct nufft_gpu *plan)
 {
     const struct range_axis *axis = plan->bins.geometry.axis;
@@ -173,7 +173,7 @@ int nufft_gpu_brick2d_make(struct nufft_gpu *plan)
     return gpu_launched(what);
 }
 
-/* Where a bin has more parts than cells add up themselves: the longest list tells. */
+/* Needed if a bin has more parts than readers add up: check the longest list. */
 static int add_long_lists(struct nufft_gpu *plan, int transforms)
 {
     const struct range_bins_gpu *bins = &plan->bins;
@@ -219,7 +219,8 @@ int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const stru
     a.grid = (float4 *)plan->grid;
     a.pairs = plan->cells / 2;
     a.transforms = transforms;
-    /* Several transforms share what a thread works out, if threads are still more than the device runs at once. */
+    /* A thread computes indices once for several transforms, if there are still more threads than the device runs at a
+     * time. */
     const size_t running = (size_t)plan->gpu->multiprocessors * 2048;
     (transforms == 1                      ? launch_grids<1>
      : a.pairs * transforms / 8 < running ? launch_grids<2>

@@ -1,12 +1,12 @@
-/* Bricks: 3-D samples to slots of the grid on tensor cores.
+/* brick8: sums 3-D samples into slots of the grid on tensor cores.
  *
- * For 8 samples s at a time and every z plane they reach, with y and real/imaginary part as rows and x as columns:
+ * For 8 samples s at a time and every z plane that they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
- * one 16 x 8 x 8 product each; several transforms share the second factor. Planes that no sample of the eight reaches
- * are left out; samples come sorted by z cell.
+ * one 16 x 8 x 8 product each; several transforms share the second factor. Planes that none of the eight samples
+ * reaches are skipped; samples are sorted by z cell.
  *
- * A warp takes a run of bins along x. Four of a brick's columns are the bin's own, the other four what its samples
- * reach of the next bin: when a bin is done its own columns go to its slot, and the two fours change roles.
+ * A warp sums a run of bins along x. Four of a brick's columns are the bin's own, the other four those that its samples
+ * reach in the next bin: when a bin is complete its own columns are stored in its slot, and the two fours swap roles.
  */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
@@ -29,7 +29,7 @@ struct brick_args {
     size_t slots_step, partial_step; /* from one transform's to the next's */
     struct kernel_pairs kernel;
     float gain;
-    uint32_t *ticket; /* how many tasks were taken beyond the blocks' first ones */
+    uint32_t *ticket; /* number of started tasks, apart from the blocks' first ones */
 };
 
 /* Up to 32 samples of one bin of a run. */
@@ -37,7 +37,7 @@ struct brick_stage {
     uint32_t from, count, bin;
 };
 
-/* `bound`, in lane i, is where the run's bin i begins. */
+/* `bound`, in lane i, is the start of the run's bin i. */
 static __device__ __forceinline__ struct brick_stage next_stage(struct brick_stage s, uint32_t bound, uint32_t bins)
 {
     s.from += s.count;
@@ -60,13 +60,13 @@ static __device__ __forceinline__ float2 mirrored(const struct kernel_pairs &ker
     return make_float2(fmaf(s, odd, even), fmaf(-s, odd, even));
 }
 
-/* A sample's weights on one axis, zero past the width. */
+/* A sample's weights on one axis, zero beyond the width. */
 template <int TERMS>
 static __device__ __forceinline__ float4 weights_of(const struct kernel_pairs &kernel, int width, float above)
 {
     float s = 2.f * above - (float)(width - 1), s2 = s * s;
     float2 outer = mirrored<TERMS>(kernel, 0, s, s2), inner = mirrored<TERMS>(kernel, 1, s, s2);
-    outer.x = s < 1.f ? outer.x : 0.f; /* the kernel's very edge is outside, as for the way back */
+    outer.x = s < 1.f ? outer.x : 0.f; /* the kernel's edge itself is outside, as in interpolation */
     return make_float4(outer.x, width > 2 ? inner.x : outer.y,
                        width > 3   ? inner.y
                        : width > 2 ? outer.y
@@ -74,7 +74,7 @@ static __device__ __forceinline__ float4 weights_of(const struct kernel_pairs &k
                        width > 3 ? outer.y : 0.f);
 }
 
-/* Four weights at places `shift` (0 .. 3) and up of seven. */
+/* Four weights at positions `shift` (0 .. 3) and up of seven. */
 static __device__ __forceinline__ void shift_weights(float4 w, uint32_t shift, float (&v)[7])
 {
     const bool one = shift & 1, two = shift & 2;
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void shift_weights(float4 w, uint32_t shift, f
 }
 
 /* A warp's 32 samples in shared memory, their weights spread over a brick's columns, rows and planes. Columns and rows
- * lie in two halves, 16 words apart in the banks: the 32 numbers that a warp reads at a time are in different ones. */
+ * are in two halves, 16 banks apart, so that the 32 numbers that a warp reads at a time do not conflict. */
 struct brick_samples {
     float x[2][32 * 4 + 16], y[2][32 * 4 + 16];
     float z[32 * ROW_Z];
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void put_columns(struct brick_samples &to, int
 {
     float v[7];
     shift_weights(w, base, v);
-    /* A bin of three cells: the next one's begin at the fourth column all the same. */
+    /* Also for a bin of three cells the next bin's columns begin at the fourth. */
     *(float4 *)(to.x[swapped] + lane * 4) = make_float4(v[0], v[1], v[2], full ? v[3] : 0.f);
     *(float4 *)(to.x[!swapped] + lane * 4) =
         full ? make_float4(v[4], v[5], v[6], 0.f) : make_float4(v[3], v[4], v[5], 0.f);
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void put_rows(struct brick_samples &to, int la
     *(float4 *)(to.y[1] + lane * 4) = four ? low : make_float4(v[4], v[5], v[6], 0.f);
 }
 
-/* `before`: where the lane's last sample was put. */
+/* `before`: position of the lane's last sample. */
 static __device__ __forceinline__ void put_planes(struct brick_samples &to, int lane, float4 w, uint32_t base,
                                                   uint32_t &before)
 {
@@ -127,12 +127,12 @@ static __device__ __forceinline__ void put_planes(struct brick_samples &to, int 
     row[before + 2] = make_float2(odd ? w.w : 0.f, 0.f);
 }
 
-/* The left factor, and what TF32 leaves of it. */
+/* The left factor, and its TF32 remainder. */
 template <bool SPLIT, int TRANSFORMS> struct brick_left {
     uint32_t high[TRANSFORMS][4], low[SPLIT ? TRANSFORMS : 1][4];
 };
 
-/* Eight samples onto planes 2 P and 2 P + 1. z: the row of weights of sample t; that of t + 4 lies four rows on. */
+/* Add eight samples to planes 2 P and 2 P + 1. z: the row of weights of sample t; that of t + 4 is four rows later. */
 template <int P, bool SPLIT, int TRANSFORMS>
 static __device__ __forceinline__ void add_planes(float (&sum)[TRANSFORMS][BRICK_Z][4],
                                                   const struct brick_left<SPLIT, TRANSFORMS> &left, float wx0,
@@ -158,8 +158,8 @@ static __device__ __forceinline__ void add_planes(float (&sum)[TRANSFORMS][BRICK
         }
 }
 
-/* Lane 4 g + t holds columns 2 t and 2 t + 1 of row y = g. Store four columns of all planes (`mine`: this lane holds
- * them) and begin them anew. */
+/* Lane 4 g + t holds columns 2 t and 2 t + 1 of row y = g. Store four columns of all planes (`mine`: this lane has
+ * them) and clear them. */
 template <int TRANSFORMS>
 static __device__ __forceinline__ void store_columns(float4 *to, size_t step, bool mine,
                                                      float (&sum)[TRANSFORMS][BRICK_Z][4])
@@ -177,10 +177,10 @@ static __device__ __forceinline__ void store_columns(float4 *to, size_t step, bo
         }
 }
 
-/* Where a task's samples are, and where its sums go: a lane's own cells of the first bin's slot, and of the one right
- * of the last. */
+/* A task's samples, and the destination of its sums: a lane's cells of the first bin's slot, and of the slot right of
+ * the last. */
 struct brick_task {
-    uint32_t bin, bins, bound; /* bound: in lane i, where bin i begins */
+    uint32_t bin, bins, bound; /* bound: in lane i, the start of bin i */
     float4 *own, *right;
     size_t step;
 };
@@ -213,7 +213,7 @@ static __device__ __forceinline__ struct brick_task task_of(const struct brick_a
     return task;
 }
 
-/* The lane's sample of a stage that has one for it. `source` is the caller's index of it. */
+/* Load the lane's sample of a stage, if there is one. `source`: its index in the caller's order. */
 template <int TRANSFORMS>
 static __device__ __forceinline__ void load_values(const struct brick_args &a, const struct brick_stage &stage,
                                                    uint32_t source, float &weight, float2 (&value)[TRANSFORMS])
@@ -225,8 +225,8 @@ static __device__ __forceinline__ void load_values(const struct brick_args &a, c
         value[c] = __ldcs(a.data + c * a.samples + source);
 }
 
-/* Put the lane's sample, or zeros, where the warp multiplies from. It is of bin `bin` of a run that begins at bin x of
- * its row. */
+/* Store the lane's sample, or zeros, into the operands in shared memory. It is in bin `bin` of a run that begins at bin
+ * x of its row. */
 template <int TERMS, int TRANSFORMS>
 static __device__ __forceinline__ void put_sample(const struct brick_args &a, const struct range_point_gpu &point,
                                                   const float2 (&value)[TRANSFORMS], float weight, bool there,
@@ -243,8 +243,8 @@ static __device__ __forceinline__ void put_sample(const struct brick_args &a, co
     put_planes(samples, lane, weights_of<TERMS>(a.kernel, width, point.z), point.base >> 16, last_plane);
 }
 
-/* Add eight samples that were put, number e of the warp's four eights, to the planes that they reach (in lane 8 e a bit
- * each). Lane 4 g + t works for rows y = g, samples t and t + 4. */
+/* Add eight stored samples, number e of the warp's four groups of eight, to the planes that they reach (a bit each, in
+ * lane 8 e). Lane 4 g + t has row y = g and samples t and t + 4. */
 template <bool SPLIT, int TRANSFORMS>
 static __device__ __forceinline__ void add_eight(const struct brick_samples &samples,
                                                  const float2 (&values)[TRANSFORMS][32], uint32_t e, uint32_t planes,
@@ -288,6 +288,22 @@ static __device__ __forceinline__ void add_eight(const struct brick_samples &sam
     }
 }
 
+/* Add the warp's `count` stored samples; planes: those that the lane's sample reaches, a bit each. */
+template <bool SPLIT, int TRANSFORMS>
+static __device__ __forceinline__ void add_put(const struct brick_samples &samples,
+                                               const float2 (&values)[TRANSFORMS][32], uint32_t count, uint32_t planes,
+                                               float (&sum)[TRANSFORMS][BRICK_Z][4])
+{
+#pragma unroll
+    for (int i = 1; i < 8; i *= 2)
+        planes |= __shfl_xor_sync(~0u, planes, i); /* of the lane's group of eight */
+    __syncwarp();
+    const uint32_t eights = (count + 7) / 8;
+#pragma unroll 1
+    for (uint32_t e = 0; e < eights; e++)
+        add_eight<SPLIT>(samples, values, e, planes, sum);
+}
+
 /* Sum a task. `sum` is zero before and after, sum[z][] of the lane's cells; last_plane: put_planes. */
 template <bool SPLIT, int TRANSFORMS>
 static __device__ __forceinline__ void sum_task(const struct brick_args &a, const struct brick_task &task,
@@ -314,7 +330,7 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
         source = a.order[next.from + lane];
     while (now.count > 0) {
         const bool there = (uint32_t)lane < now.count;
-        uint32_t planes = there ? ((1u << a.geometry.width) - 1) << (point.base >> 16) : 0;
+        const uint32_t planes = there ? ((1u << a.geometry.width) - 1) << (point.base >> 16) : 0;
         __syncwarp();
         put_sample<terms>(a, point, value, weight, there, x, now.bin, samples, values, last_plane);
         if ((uint32_t)lane < next.count) {
@@ -324,14 +340,7 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
         const struct brick_stage after = next_stage(next, task.bound, task.bins);
         if ((uint32_t)lane < after.count)
             source = a.order[after.from + lane];
-#pragma unroll
-        for (int i = 1; i < 8; i *= 2)
-            planes |= __shfl_xor_sync(~0u, planes, i); /* of the lane's eight */
-        __syncwarp();
-        const uint32_t eights = (now.count + 7) / 8;
-#pragma unroll 1
-        for (uint32_t e = 0; e < eights; e++)
-            add_eight<SPLIT>(samples, values, e, planes, sum);
+        add_put<SPLIT>(samples, values, now.count, planes, sum);
         if (next.bin != now.bin) {
             store_columns(own, task.step, (uint32_t)(t >> 1) == (now.bin & 1), sum);
             own += SLOT_VECTORS;
@@ -342,8 +351,8 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
     store_columns(task.right, task.step, (uint32_t)(t >> 1) == (task.bins & 1), sum);
 }
 
-/* Blocks of one warp, as many as there is room for, and each takes one task after the other: parts of heavy bins, then
- * runs. 4.6 KB of shared memory, and 256 bytes a transform. */
+/* Blocks of one warp, as many as fit on the device; each processes tasks one after the other: parts of heavy bins, then
+ * runs. 4.6 KB of shared memory, and 256 bytes per transform. */
 template <bool SPLIT, int TRANSFORMS>
 static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
     sum_bricks(const __grid_constant__ struct brick_args a)

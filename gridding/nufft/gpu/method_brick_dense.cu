@@ -1,16 +1,16 @@
-/* Dense bricks: 3-D samples to the grid on tensor cores, separable kernels 5 to 8 cells wide, where a grid cell holds
- * several samples.
+/* brick_dense: sums 3-D samples into the grid on tensor cores, separable kernels 5 to 8 cells wide, if there are
+ * several samples per grid cell.
  *
- * A warp holds a brick of 8 x 8 x 16 grid cells in registers, so that a bin is 9 - width cells along x and y: what a
- * sample does not reach of the brick is an eighth (width 7) where it is four fifths of a wide brick of 16^3. For 16
- * samples s at a time and the z planes that they reach, with y and real/imaginary part as rows and x as columns:
+ * A warp holds a brick of 8 x 8 x 16 grid cells in registers, so that a bin is 9 - width cells along x and y: the part
+ * of the brick that a sample does not reach is an eighth (width 7), but four fifths of a 16^3 brick. For 16 samples s
+ * at a time and the z planes that they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
  * Samples come sorted by z cell, and where they are dense, all 16 lie in one: planes are summed in runs of `width`.
  *
- * Such bins are many, and they overlap many times. Nobody adds them to the grid in turn: each sum is stored in a brick
- * of a workspace, and then each cell of the grid adds up the bricks that hold a share of it (dense.h). Data are read in
- * the caller's order, nothing is sorted or searched for its largest: a warp scales by the largest that it has met, and
- * what it has summed follows when a larger one comes.
+ * There are many such bins, and they overlap many times, so they are not added to the grid one after the other: each
+ * sum is stored in a brick of a workspace, and then each cell of the grid adds up the bricks that contain it (dense.h).
+ * Data are read in the caller's order, without sorting or a search for the maximum: a warp scales by the largest value
+ * so far, and rescales its sums when a larger one comes.
  */
 #include "gridding/nufft/gpu/split_half.cuh"
 #include "gridding/range/dense.h"
@@ -28,13 +28,13 @@ enum {
     BRICK_CELLS = DENSE_PLANES * DENSE_SIDE * DENSE_SIDE,
     BRICK_VECTORS = BRICK_CELLS / 2,
     DENSE_WARPS = 16,  /* of a multiprocessor */
-    LINES_AT_ONCE = 4, /* lists of bricks that a thread asks for together */
+    LINES_AT_ONCE = 4, /* lists of bricks whose loads a thread overlaps */
 };
 
 struct dense_args {
     const struct range_task *parts, *tasks; /* parts of heavy bins, then bins */
     uint32_t part_count, count;             /* count: of both */
-    uint32_t *ticket;                       /* how many tasks were taken beyond the warps' first ones */
+    uint32_t *ticket;                       /* number of started tasks, apart from the warps' first ones */
     const struct range_point_gpu *points;
     const uint32_t *order;
     const float *weights;       /* sorted, or NULL */
@@ -43,23 +43,23 @@ struct dense_args {
     struct kernel_pairs kernel; /* times 2^WEIGHT_BITS */
 };
 
-/* What a warp has staged: sample 4 t + i of a group is number i of four. */
+/* A warp's staged samples: sample 4 t + i of a group is number i of four. */
 template <bool SPLIT> struct dense_stage {
     four_halves<SPLIT> weights[DENSE_GROUPS][DENSE_ROWS][4]; /* [group][row][t] */
     four_halves<SPLIT> values[DENSE_GROUPS][4][2];           /* [group][t][real, imaginary] */
 };
 
-/* A warp's sums, times the power of two that the data are scaled by. */
+/* A warp's sums, times the power of two by which the data are scaled. */
 struct dense_sum {
     float plane[DENSE_PLANES][4];
     uint32_t exponent;
 };
 
-/* A group's operands, but for the weights along z. */
+/* A group's operands, except the weights along z. */
 template <bool SPLIT> struct dense_group {
     four_halves<SPLIT> x;
     uint4 high, low;                  /* values times weights along y */
-    const four_halves<SPLIT> *planes; /* of sample 4 t, the next plane's four further on */
+    const four_halves<SPLIT> *planes; /* of sample 4 t; the next plane's are four later */
 };
 
 /* Stage the lane's sample. */
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void stage_sample(const struct kernel_pairs &k
     __syncwarp();
 }
 
-/* Scale the lane's value; what was summed follows. The numbers of no sample are zero. */
+/* Scale the lane's value, and rescale the sums if necessary. Missing samples are zero. */
 static __device__ __forceinline__ float2 scale_value(float2 value, struct dense_sum &sum)
 {
     uint32_t largest = __reduce_max_sync(~0u, max(__float_as_uint(fabsf(value.x)), __float_as_uint(fabsf(value.y))));
@@ -122,10 +122,11 @@ static __device__ __forceinline__ struct dense_group<SPLIT> group_of(const struc
                               &stage.weights[group][DENSE_Z][t]};
 }
 
-/* Add N planes of a group, from plane P on. Where the samples lie in one z cell the kernel is below a hundredth (W = 7)
+/* Add N planes of a group, from plane P on. If the samples are in one z cell, the kernel is below a hundredth (W = 7)
  * to a tenth (W = 5) of its peak at the first and the last plane: there, products with a low half are left out
- * (`ends`). The tensor cores truncate their sums: three products are theirs, and added to those of other samples
- * outside, which costs nothing here (of wide bricks a tenth, of planes a seventh). */
+ * (`ends`). The tensor cores truncate their sums, so an accumulator has only the three products of one group, and is
+ * added to the others in float32, which costs nothing here (with 16^3 bricks a tenth of the time, with brick2d a
+ * seventh). */
 template <bool SPLIT, int P, int N, bool ENDS>
 static __device__ __forceinline__ void add_planes(const struct dense_group<SPLIT> &group, float (&sum)[DENSE_PLANES][4])
 {
@@ -155,7 +156,7 @@ static __device__ __forceinline__ void add_planes(const struct dense_group<SPLIT
     }
 }
 
-/* A run of W planes from one on that is known at run time only: registers have no index. */
+/* A run of W planes whose first is known at run time only, as registers cannot be indexed. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void add_run(const struct dense_group<SPLIT> &group, uint32_t from,
                                                float (&sum)[DENSE_PLANES][4])
@@ -193,7 +194,7 @@ static __device__ __forceinline__ void add_each(const struct dense_group<SPLIT> 
         add_each<SPLIT, P + 1>(group, from, to, sum);
 }
 
-/* Store the lane's cells of a brick, or add them to what is there, and begin them anew. */
+/* Store the lane's cells of a brick, or add them to it, and clear them. */
 static __device__ __forceinline__ void store_brick(float4 *to, bool add, struct dense_sum &sum)
 {
     const float gain = unscaled(sum.exponent);
@@ -212,7 +213,7 @@ static __device__ __forceinline__ void store_brick(float4 *to, bool add, struct 
     sum.exponent = EXPONENT_MOST;
 }
 
-/* Add `count` staged samples, whose z cells the lanes hold. */
+/* Add `count` staged samples, whose z cells are in the lanes. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void add_chunk(const struct dense_stage<SPLIT> &stage, uint32_t z, uint32_t count,
                                                  float (&sum)[DENSE_PLANES][4])
@@ -268,7 +269,7 @@ static __device__ __forceinline__ void sum_task(const struct dense_args &a, cons
     }
 }
 
-/* Blocks of one warp, as many as there is room for, and each takes one task after the other. 4.4 KB of shared memory,
+/* Blocks of one warp, as many as fit on the device; each processes tasks one after the other. 4.4 KB of shared memory,
  * or half of that. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(32, DENSE_WARPS) sum_dense(const __grid_constant__ struct dense_args a)
@@ -294,8 +295,8 @@ struct dense_grid_args {
     float2 *grid;
 };
 
-/* Add what the lists of `count` lines of bricks hold of a cell, `at` of its bin on x; several lists are under way at
- * once. */
+/* Add the values of a cell, at `at` of its bin on x, from the lists of `count` lines of bricks; the loads of several
+ * lists overlap. */
 static __device__ __forceinline__ void add_lines(const struct dense_grid_args &a, const struct dense_line *lines,
                                                  int count, const struct dense_reach &at, float2 &sum)
 {

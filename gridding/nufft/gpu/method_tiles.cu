@@ -1,4 +1,5 @@
-/* Tiles: samples to the grid in float32, any width, both kernels, 2-D and 3-D; and the partial tiles of heavy bins. */
+/* tiles: sums samples into the grid in float32, any width, both kernels, 2-D and 3-D; and the partial tiles of heavy
+ * bins. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ struct tile_args {
     int tile[3];
 };
 
-/* A staged sample: value, place of its base cell in the tile, weights x, y, z (separable) or positions times scale
+/* A staged sample: value, index of its base cell in the tile, weights x, y, z (separable) or positions times scale
  * (radial). */
 static __host__ __device__ inline int sample_floats(int width)
 {
@@ -36,8 +37,8 @@ static __device__ __forceinline__ int wrap(int cell, int cells)
     return cell;
 }
 
-/* The cells of the grid that a bin's tile covers: what cell `e` of them sums up, and where it lies. A tile longer than
- * the grid meets itself; its copies are added in order. */
+/* The cells of the grid that a bin's tile covers: the sum for cell `e` of them, and its index. A tile longer than the
+ * grid overlaps itself; its copies are added in order. */
 struct tile_cells {
     int first[3], valid[3], cells[3];
     int x, y, z;
@@ -70,7 +71,7 @@ struct tile_cells {
     }
 };
 
-/* What one tile holds for the cell last asked for. */
+/* One tile's sum for the present cell. */
 static __device__ __forceinline__ float2 tile_sum(const struct tile_cells &c, const int tile[3], const float2 *from)
 {
     float2 s = make_float2(0.f, 0.f);
@@ -83,7 +84,7 @@ static __device__ __forceinline__ float2 tile_sum(const struct tile_cells &c, co
     return s;
 }
 
-/* Stage a warp's samples: the lane's goes to its own place. */
+/* Stage a warp's samples, one per lane. */
 static __device__ __forceinline__ void stage_sample(const struct tile_args &a, const struct tile_cells &c, uint32_t i,
                                                     float *to)
 {
@@ -112,7 +113,7 @@ static __device__ __forceinline__ void stage_sample(const struct tile_args &a, c
         }
 }
 
-/* One sample onto the tile: lanes go over the kernel's (x, y), each over z. */
+/* Add one sample to the tile: lanes iterate over the kernel's (x, y), each over z. */
 static __device__ __forceinline__ void add_sample(const struct tile_args &a, float2 *tile, const float *s)
 {
     int width = a.geometry.width, deep = a.geometry.dim == 2 ? 1 : width, lane = threadIdx.x & 31;
@@ -158,7 +159,7 @@ template <int W> struct lane_share {
     }
 };
 
-/* add_sample for a separable 3-D kernel of known width: all z of a lane's (x, y) are under way at once. */
+/* add_sample for a separable 3-D kernel of known width: with overlapping loads of all z of a lane's (x, y). */
 template <int W>
 static __device__ __forceinline__ void add_sample_wide(const struct tile_args &a, const struct lane_share<W> &share,
                                                        float2 *tile, const float *s)
@@ -181,7 +182,7 @@ static __device__ __forceinline__ void add_sample_wide(const struct tile_args &a
         }
 }
 
-/* The warp's share of a task: its samples [first, last), 32 staged at a time, onto the tile. */
+/* Add the warp's samples [first, last) of a task to the tile, 32 staged at a time. */
 template <int W>
 static __device__ __forceinline__ void sum_samples(const struct tile_args &a, const struct tile_cells &c,
                                                    const struct lane_share<W ? W : 1> &share, uint32_t first,
@@ -205,7 +206,7 @@ static __device__ __forceinline__ void sum_samples(const struct tile_args &a, co
     __syncwarp();
 }
 
-/* Add the warp's tile to the grid, in its turn. */
+/* Add the warp's tile to the grid, in order. */
 static __device__ __forceinline__ void add_tile(const struct tile_args &a, const struct range_task &task,
                                                 struct tile_cells &c, const float2 *tile)
 {
@@ -254,8 +255,8 @@ template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid
 enum { PART_CELLS = 128, PART_LINES = 4 };
 
 /* Blocks of (128, 4), (groups of `each` <= 32 heavy bins, rows of cells, transforms): adds the parts of those bins that
- * have more than `few`. A thread adds every fourth part of one cell, and the first line of threads adds the four sums,
- * all in their order. 4 KB of shared memory. */
+ * have more than `few`. A thread adds every fourth part of one cell, and the first row of threads adds the four sums,
+ * all in order. 4 KB of shared memory. */
 static __global__ void add_parts(int cells, uint32_t slots, uint32_t few, uint32_t each, uint32_t heavies,
                                  const struct range_task *heavy, float2 *partial)
 {
@@ -289,7 +290,7 @@ int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few)
 {
     const struct range_bins_gpu *bins = &plan->bins;
     const int cells = plan->tile[0] * plan->tile[1] * plan->tile[2];
-    const uint32_t each = few > 1 ? 32 : 1; /* where most have few, blocks look for those that have more */
+    const uint32_t each = few > 1 ? 32 : 1; /* if most have few, each block searches for those with more */
     if (bins->slots == 0)
         return 0;
     dim3 blocks(gpu_blocks(bins->heavies, each), gpu_blocks((size_t)cells, PART_CELLS), (unsigned)transforms);

@@ -1,5 +1,5 @@
-/* The table of methods, and the numbers that plans choose by: what a method serves, how exact it is, how long it takes
- * and what bins it wants. Times and errors are those of docs/notebook/gpu-choices.md, on one H200. */
+/* The table of methods, and the models by which plans choose: supported shapes, errors, times and bins of each method.
+ * Times and errors are from docs/notebook/gpu-choices.md, on one H200. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/dense.h"
 
@@ -54,7 +54,8 @@ static bool brick8_serves(const struct nufft_shape *shape)
            shape->grid[1] >= least && shape->grid[2] >= least;
 }
 
-/* Most errors are a cell's own. What truncation takes off long sums of split numbers is as if the data erred. */
+/* Most errors are uncorrelated between cells. The truncation of long sums with split operands acts like an error of the
+ * data. */
 static double brick8_error(const struct nufft_shape *, bool split, const double gain[3])
 {
     return split ? hypot(2.5e-5, 1.5e-6 * whole(gain)) : 3.3e-4 * whole(gain);
@@ -73,13 +74,13 @@ static double brick8_seconds(const struct nufft_shape *shape, size_t samples, do
     return 3e-11 * (split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells_of(shape);
 }
 
-/* Read in float32, whatever it is summed in. */
+/* Interpolation is in float32 in any case. */
 static double brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
 {
     return 3e-11 * (double)samples + 3.3e-9 * brick8_bins_of(shape) + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
 }
 
-/* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
+/* Tasks of equal size, several for each concurrent warp; but an accumulator spans two bins. */
 static void brick8_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                         size_t samples, bool split)
 {
@@ -95,8 +96,8 @@ static void brick8_bins(struct range_geometry *g, const struct gpu *gpu, const s
 
 /* ---- bricks of 16 x 16 x 16 cells ---- */
 
-/* No bin is shorter than what a kernel reaches, and the one before it is not the one behind: then a brick meets those
- * of its neighbours and never itself. */
+/* No bin is shorter than the kernel's reach, and an axis has at least three bins, so a brick overlaps only those of its
+ * neighbours, never itself. */
 static bool brick16_serves(const struct nufft_shape *shape)
 {
     bool fits = shape->dim == 3 && shape->kernel == NUFFT_SEPARABLE && shape->width >= 5 && shape->width <= 8;
@@ -107,21 +108,22 @@ static bool brick16_serves(const struct nufft_shape *shape)
     return fits;
 }
 
-/* Single halves err alike in a sample's value, which is as if the data erred, in its weights on each axis, which only
- * that axis' deapodisation lifts, in the value times the weight on y, and in the product of weights on x and z. */
+/* Single halves have errors of equal size in a sample's value (like an error of the data), in its weights on each axis
+ * (amplified only by that axis' deapodisation), in the value times the weight on y, and in the product of weights on x
+ * and z. */
 static double single_halves_error(int width, const double gain[3])
 {
     const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
     return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
 }
 
-/* Split halves: where samples lie in one place their weights are few numbers, whose errors have something in common. */
+/* Split halves: if samples crowd in one place their weights have few values, whose errors are correlated. */
 static double split_halves_error(const double gain[3])
 {
     return 2e-6 * pow(whole(gain), 1.04);
 }
 
-/* The number is what is left of truncated sums where the middle is given back. */
+/* The factor is the remaining error after the bias correction of truncated sums. */
 static double brick16_error(const struct nufft_shape *shape, bool split, const double gain[3])
 {
     return split ? hypot(5.5e-6, split_halves_error(gain)) : single_halves_error(shape->width, gain);
@@ -138,7 +140,7 @@ static double brick16_bins_of(const struct nufft_shape *shape)
 static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double bins = brick16_bins_of(shape);
-    /* Where bins are heavy in the mean, most of them are cut into parts, which are stored and added up. */
+    /* If the average bin is heavy, most bins are cut into parts, which are stored and added up. */
     const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
     return each * (double)samples + 9.5e-9 * bins + (3e-12 + 3.2e-12 * passes) * cells_of(shape);
 }
@@ -150,8 +152,8 @@ static double brick16_forward_seconds(const struct nufft_shape *shape, size_t sa
            (2e-12 + 4.2e-12 * passes) * cells_of(shape);
 }
 
-/* A slab's share of the grid stays in the cache; a small grid does as a whole. Parts: several for each block that is
- * under way at a time, but bricks are not free either. */
+/* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,
+ * but bricks have a cost, too. */
 static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                          size_t samples, bool)
 {
@@ -167,11 +169,11 @@ static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const 
     g->depth = rounds < 8 ? SPLIT_SAMPLES_MOST : 2 * SPLIT_SAMPLES_MOST;
 }
 
-/* Groups of about one size, whose z planes one launch can take. */
+/* Groups of about equal size, limited by the z planes of a launch. */
 static size_t brick16_group(const struct nufft_gpu *plan, size_t each, size_t available)
 {
     const size_t batch = (size_t)plan->shape.batch;
-    size_t fits = available / 2 / each, most = std::min(batch, (size_t)WIDE_TRANSFORMS);
+    size_t fits = available / 2 / each, most = std::min(batch, (size_t)BRICK16_TRANSFORMS);
     if (plan->overflow)
         return 1;
     fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
@@ -185,11 +187,11 @@ static size_t brick16_group(const struct nufft_gpu *plan, size_t each, size_t av
 
 /* ---- bricks of 8 x 8 x 16 cells, each stored ---- */
 
-/* Any grid: a cell adds up the bricks that hold a share of it, however often one of them does. */
+/* Any grid: a cell adds up the bricks that contain it, also if one of them contains it several times. */
 static bool brick_dense_serves(const struct nufft_shape *shape)
 {
     return shape->dim == 3 && shape->kernel == NUFFT_SEPARABLE && shape->width >= 5 && shape->width <= 8 &&
-           shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
+           shape->overflow != NUFFT_OVERFLOW_CPU; /* overflow to the CPU is by bins of brick16 */
 }
 
 static double brick_dense_error(const struct nufft_shape *shape, bool split, const double gain[3])
@@ -205,7 +207,7 @@ static double brick_dense_bins_of(const struct nufft_shape *shape)
     return bins;
 }
 
-/* A bin's brick is written once, and read with the more others the wider the kernel is. */
+/* A bin's brick is written once; the wider the kernel, the more bricks are read per cell. */
 static double brick_dense_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double of_bin = shape->width == 5 ? 4.5e-9 : shape->width == 6 ? 7.5e-9 : 1.1e-8;
@@ -225,7 +227,7 @@ static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const
 {
     for (int d = 0; d < 3; d++)
         g->axis[d] = dense_axis(shape->grid[d], shape->width, d == 2);
-    g->light = g->depth = 2 * SPLIT_SAMPLES_MOST; /* a part's brick is as good as a bin's */
+    g->light = g->depth = 2 * SPLIT_SAMPLES_MOST; /* a part's brick is handled as a bin's */
 }
 
 /* ---- 2-D: bricks of 16 x 16 cells of many transforms ---- */
@@ -236,14 +238,14 @@ static bool brick2d_serves(const struct nufft_shape *shape)
     return shape->dim == 2 && shape->kernel == NUFFT_SEPARABLE && shape->grid[0] >= least && shape->grid[1] >= least;
 }
 
-/* What is summed along one axis is rounded, and the weights on the other; the number is half as large again as that of
- * evenly spread mantissas, since weights are few numbers where samples lie in one place. */
+/* Values times weights of one axis are rounded, and the weights of the other; the factor is 1.5 times that of uniformly
+ * distributed mantissas, because crowded samples have few different weights. */
 static double brick2d_error(const struct nufft_shape *, bool split, const double gain[3])
 {
     return split ? 1.5e-6 * whole(gain) : 4.2e-4 * sqrt(whole(gain));
 }
 
-/* A bin's brick is written and read once: how often they cover the grid. */
+/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. */
 static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     double cover = 1;
@@ -254,7 +256,7 @@ static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, d
     return (split ? 2e-11 : 1.1e-11) * (double)samples + (2e-12 + 3.2e-12 * cover + 4.2e-12 * passes) * cells_of(shape);
 }
 
-/* Parts of bins: several for each block that is under way at a time, but bricks are not free either. */
+/* Parts of bins: several for each concurrent block, but bricks have a cost, too. */
 static void brick2d_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                          size_t samples, bool)
 {
@@ -267,7 +269,7 @@ static void brick2d_bins(struct range_geometry *g, const struct gpu *gpu, const 
     g->light = g->depth = (uint32_t)std::min<size_t>(std::max<size_t>(share, LEAST), MOST);
 }
 
-/* Whole steps of PLANE_TRANSFORMS; where samples overflow, whole groups in a chunk of the CPU's. */
+/* Multiples of PLANE_TRANSFORMS; if samples overflow, a whole number of groups per chunk of the CPU. */
 static size_t brick2d_group(const struct nufft_gpu *plan, size_t each, size_t available)
 {
     const size_t step = PLANE_TRANSFORMS;

@@ -1,9 +1,10 @@
-/* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
+/* nufft_gpu.cuh: the GPU's NUFFT leaf, internal. Only files of gridding/nufft/gpu/ include this.
  *
- * Five methods sum samples into the grid (enum nufft_method); plan.cu picks one for a plan from the table of
- * methods.cu. docs/choices.md calls the last four bricks, wide bricks, dense bricks and planes: tiles        float32, a
- * warp holds its tile in shared memory: what the others cannot do brick8       3-D, separable, width <= 4: tensor
- * cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the adjoint's grid is never stored (slots.cu)
+ * Five methods sum samples into the grid (enum nufft_method); plan.cu chooses one for a plan from the table in
+ * methods.cu. The notebook calls the last four bricks, 16^3 bricks, dense bricks and planes.
+ *   tiles        float32, a warp has its tile in shared memory: any kernel and grid
+ *   brick8       3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers;
+ *                the adjoint's grid is never stored (slots.cu)
  *   brick16      3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in
  *                registers
  *   brick_dense  the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
@@ -20,13 +21,13 @@
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = BRICK_EDGE };
-enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, BRICK16_EDGE = 16, PLANE_EDGE = BRICK_EDGE };
+enum { PLANE_TRANSFORMS = 16, BRICK16_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
 enum { KERNEL_PAIRS = 5, KERNEL_TERMS = 4 };
 enum { NUFFT_LAUNCH_ROWS = 65535 }; /* of blocks */
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
- * is entire in t with positive coefficients, so Horner's rule loses nothing. */
+ * is entire in t with positive coefficients, so Horner's rule has no cancellation. */
 struct kaiser {
     float scale; /* 2 / width */
     int degree;
@@ -35,7 +36,7 @@ struct kaiser {
 
 /* The same function at a sample's `width` cells, two by two: with s = 2 (the sample's height above its base cell) -
  * (width - 1), in (-1, 1], cell j weighs E_j(s^2) + s O_j(s^2) and cell width - 1 - j E_j - s O_j: half the work of two
- * polynomials. O is 0 for the cell in the middle. */
+ * polynomials. O is 0 for the middle cell. */
 struct kernel_pairs {
     float even[KERNEL_PAIRS][KERNEL_TERMS], odd[KERNEL_PAIRS][KERNEL_TERMS];
 };
@@ -77,34 +78,36 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
     return __float_as_uint(v - __uint_as_float(high));
 }
 
-/* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
+/* Tensor cores truncate TF32 operands. Bias correction: a sum is multiplied by this, the inverse of a product's mean
+ * loss (2^-11.5 for each of its two operands). */
 #define TF32_GAIN 1.000704f
-/* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
- * wide bricks 0.16e-8 to 0.83e-8 n (docs/notebook/gpu-choices.md). The middle is given back, and an accumulator takes
- * at most so many samples. */
-#define WIDE_LOSS 5.5e-9f
+/* Tensor cores truncate their sums, too. A sum of n samples by three products each is biased by 0.16e-8 to 0.83e-8 n in
+ * 16^3 bricks, depending on the data's signs (docs/notebook/gpu-choices.md). It is corrected for the middle of that
+ * range, and an accumulator takes at most SPLIT_SAMPLES_MOST samples. */
+#define BRICK16_LOSS 5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
-static __device__ __forceinline__ float given_back(float loss, uint32_t samples)
+/* The bias correction of a sum of `samples` with a relative loss of `loss` per sample. */
+static __device__ __forceinline__ float bias_correction(float loss, uint32_t samples)
 {
     return fmaf(loss, (float)samples, 1.f);
 }
 
-/* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
- * the overflow. */
+/* Events of an adjoint's turn (one group of transforms), in the device's stream; SENDING and SENT in that of the
+ * overflow. */
 enum nufft_moment {
     MOMENT_STARTED,
     MOMENT_GRIDDED, /* what the GPU keeps */
-    MOMENT_SENDING, /* the CPU's sums begin their way to the device .. */
+    MOMENT_SENDING, /* the upload of the CPU's sums begins .. */
     MOMENT_SENT,
-    MOMENT_WAITED, /* .. the device's stream has them .. */
+    MOMENT_WAITED, /* .. the device's stream has waited for it .. */
     MOMENT_MERGED,
     MOMENTS
 };
 
 struct nufft_turn {
     cudaEvent_t event[MOMENTS];
-    unsigned recorded; /* bit i: moment i */
+    unsigned recorded; /* bit i: event i */
     double cpu;        /* seconds of the CPU's sums in this turn */
 };
 
@@ -116,21 +119,21 @@ struct nufft_clock {
 struct nufft_gpu_overflow;
 struct brick_list; /* gridding/range/dense.h */
 
-/* The workspace of a plan whose adjoint sums into slots (slots.h). Rows of bins along y are worked off in
- * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
- * first again, whose samples reach into it. */
+/* The workspace of a plan whose adjoint sums into slots (slots.h). Rows of bins along y are processed in chunks, so
+ * that a chunk's slots fit into the memory: sums, pass over x, next chunk. A chunk also sums the row below its first
+ * one, whose samples reach into it. */
 struct nufft_slots {
     int columns, rows, planes; /* cells of a slot: x, y, z */
-    int together;              /* transforms summed at a time, at most */
+    int together;              /* the most transforms summed at a time */
     int chunk;                 /* rows of bins */
-    uint32_t slots, parts;     /* of a chunk, at most */
+    uint32_t slots, parts;     /* the most of a chunk */
     struct slot_cell *cells;   /* device: [grid y], then [grid z] */
     struct c32 *pruned;        /* [together][grid z][grid y][n[0]] after the pass over x */
     struct c32 *slot;          /* [together][slots][planes][rows][columns] */
-    struct c32 *partial; /* [together][parts][2]: what a part has for its own bin's slot and for the right one's */
+    struct c32 *partial;       /* [together][parts][2]: a part's sums for its own bin's slot and for the right one */
 };
 
-/* What block (or warp) `i` of `parts + runs` has to do: parts come first, they take longest. */
+/* The task of block (or warp) `i` of `parts + runs`: parts come first, because they take longest. */
 struct slot_task {
     bool part;
     uint32_t number; /* in bins.parts or bins.runs */
@@ -161,27 +164,26 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins_gpu bins;
     struct kaiser kernel;
-    struct kernel_pairs pairs; /* bricks, wide, dense, planes */
+    struct kernel_pairs pairs; /* all methods but tiles */
     struct nufft_slots slots;
     int tile[3];    /* cells of a partial tile, x, y, z */
     int group;      /* transforms on the grid at a time */
-    int together;   /* of an adjoint without one */
-    bool gridless;  /* the method's to_image() can be used */
+    int together;   /* transforms of an adjoint without a grid */
+    bool gridless;  /* the method's to_image() is used */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted; /* tiles, wide: [group][samples] */
+    struct c32 *sorted; /* tiles, brick16: [group][samples] */
     struct c32 *grid;   /* [group][z][y][x]; bricks: in the same memory as slots */
-    struct c32
-        *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
-                   */
-    struct brick_list *bricks;           /* dense, planes: [bins.count] */
-    uint32_t *largest;                   /* wide: [group], the largest part of plan->sorted, as bits */
-    uint32_t *done;                      /* wide: [group][bins.count], as bins.done */
-    struct fft_plan fft[3];              /* axes of one size share twiddles */
+    /* tiles, brick16: [group][bins.slots][tile]; brick_dense, brick2d: [group][bins.slots + bins.occupied][brick] */
+    struct c32 *partial;
+    struct brick_list *bricks; /* brick_dense, brick2d: [bins.count] */
+    uint32_t *largest;         /* brick16: [group], the largest |real| or |imaginary| part in plan->sorted, as bits */
+    uint32_t *done;            /* brick16: [group][bins.count], as bins.done */
+    struct fft_plan fft[3];    /* axes of one size share twiddles */
     struct nufft_gpu_overflow *overflow; /* NULL: no sample overflows */
     int threads;                         /* of the CPU */
     struct nufft_clock clock;
-    struct nufft_times times; /* of adjoints, as far as they were read and not told */
+    struct nufft_times times; /* of adjoints since they were last reported */
     size_t bytes;
 };
 
@@ -201,10 +203,10 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out);
 
 /* ---- its workspace (workspace.cu) ---- */
 
-/* Bytes that a plan in 3-D may take for its workspace beside what it has, if one transform does not need more. */
+/* Bytes that a 3-D plan may use for its workspace in addition to its other memory, unless one transform needs more. */
 size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan);
 
-/* Make plan->grid, plan->sorted and plan->partial for as many transforms as the method's group() says, each with
+/* Allocate plan->grid, plan->sorted and plan->partial for the number of transforms of the method's group(), each with
  * `sorted` and `partial` values, and `words` at plan->largest, all 0. Sets plan->group. Fails with ERR_GPU_OOM. */
 int nufft_gpu_workspace_make(struct nufft_gpu *plan, size_t sorted, size_t partial, size_t words);
 
@@ -215,7 +217,7 @@ int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t availa
 
 int nufft_gpu_set_weights(void *state, const float *weights); /* nufft_leaf.h */
 
-/* data[transforms][samples], times weights (sorted, or NULL), to plan->sorted; wide: and plan->largest of these. */
+/* data[transforms][samples], times weights (sorted, or NULL), to plan->sorted; brick16: also plan->largest of these. */
 int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
 /* ---- sums ---- */
@@ -226,13 +228,13 @@ static inline size_t nufft_gpu_slot_cells(const struct nufft_slots *p)
     return (size_t)p->columns * p->rows * p->planes;
 }
 
-/* What a transform's slots are summed to: after the pass over x, or, where the CPU adds its sums, the grid. */
+/* The destination of a transform's slots: after the pass over x or, if the CPU adds its sums, the grid. */
 static inline size_t nufft_gpu_pruned_cells(const struct nufft_gpu *plan)
 {
     return plan->overflow ? plan->cells : (size_t)plan->shape.n[0] * plan->shape.grid[1] * plan->shape.grid[2];
 }
 
-/* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
+/* Allocate the workspace, for slots of this many cells (x even; y and z: the longest bin and its reach), up to
  * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
 int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int together);
 
@@ -243,16 +245,16 @@ int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struc
 int nufft_gpu_slots_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
 int nufft_gpu_slots_to_plan_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
-/* A method's sums of a chunk into plan->slots: of a run, each bin's own cells into the bin's own slot, what reaches
- * past the last bin into the slot to its right (range_gpu.cuh; slot s lies at slots.slot + (s - base) slots, the next
+/* A method's sums of a chunk into plan->slots: of a run, each bin's own cells into the bin's own slot, the cells beyond
+ * the last bin into the slot to its right (range_gpu.cuh; slot s lies at slots.slot + (s - base) slots, the next
  * transform's slots.slots slots on); of part i of the chunk's, both into slots.partial + 2 i slots (the next
- * transform's 2 slots.parts slots on). Every cell of these slots is written, also where nothing reaches. data
+ * transform's 2 slots.parts slots on). Every cell of these slots is written, also those that no sample reaches. data
  * [transforms][samples] in the caller's order; weights sorted, or NULL. */
 int nufft_gpu_brick8_make(struct nufft_gpu *plan);
 int nufft_gpu_scatter_brick8(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms,
                              const struct c32 *data, const float *weights);
 
-/* What the table of methods has of the others (method.cuh). */
+/* Functions in the table of methods (method.cuh). */
 int nufft_gpu_tiles_make(struct nufft_gpu *plan);
 int nufft_gpu_tiles_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 int nufft_gpu_brick16_make(struct nufft_gpu *plan);
@@ -265,7 +267,7 @@ int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const stru
 /* Planes' sums to bricks (plan->partial). */
 int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
-/* An axis cut into bins whose samples' kernels fit a brick, and the cells of a transform's bricks. */
+/* Divide an axis into bins whose samples' kernels fit a brick; the number of cells of a transform's bricks. */
 struct range_axis nufft_gpu_brick2d_axis(int cells, int width);
 size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan);
 
@@ -273,13 +275,13 @@ size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan);
 int nufft_gpu_brick2d_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
                                float *squares);
 
-/* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a hundredth of
- * what the tolerance allows and aliasing leaves; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the
- * kernel's peak, 4 below 5e-7 (of 3 cells: 1.1e-4 and 1.4e-6). */
+/* The kernel of `shape` by polynomials of `degree`, or if that is 0, of the lowest degree whose error is below a
+ * hundredth of what the tolerance allows in addition to aliasing; by pairs with `terms` coefficients each: 3 stay below
+ * 4e-5 of the kernel's peak, 4 below 5e-7 (of 3 cells: 1.1e-4 and 1.4e-6). */
 void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree);
 void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
 
-/* An axis cut into bins whose samples' kernels fit a wide brick. */
+/* Divide an axis into bins whose samples' kernels fit a 16^3 brick. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width);
 
 /* Sum the partial tiles of every heavy bin that has more than `few` into its first, for each of the transforms. */
@@ -287,18 +289,18 @@ int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few)
 
 /* ---- grid and image (image.cu) ---- */
 
-/* Grids in plan->grid to images, or (image NULL) to squares; and an image's way back. */
+/* Transform grids in plan->grid to images, or (image NULL) to squares; and images to grids. */
 int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares);
 int nufft_gpu_bricks_to_image(struct nufft_gpu *plan, int transforms, const struct bricks *bricks, struct c32 *image,
-                              float *squares); /* likewise of bricks; plan->grid is workspace */
+                              float *squares); /* the same from bricks; plan->grid is workspace */
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image);
 
-/* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
+/* Passes over y and z of the result of the pass over x, [grid z][grid y][n[0]], to an image or (NULL) to squares. */
 int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares);
 
 /* ---- the grid to the samples ---- */
 
-/* What every kernel that reads a grid is told. */
+/* Arguments of every kernel that reads a grid. */
 struct nufft_gather {
     struct range_geometry geometry;
     uint32_t samples;
@@ -314,23 +316,24 @@ struct nufft_gather {
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
-/* Likewise on tensor cores, for planes and widths 2 to 8; the work is that of 8 transforms at least, in plans of
- * more than 8 that of 16. */
+/* The same on tensor cores, for brick2d and widths 2 to 8; the work is that of at least 8 transforms, in plans of more
+ * than 8 that of 16. */
 int nufft_gpu_gather_brick2d(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
-/* Likewise, for wide and dense bricks. */
+/* The same for brick16 and brick_dense. */
 bool nufft_gpu_gathers_brick16(const struct nufft_shape *shape);
 int nufft_gpu_gather_brick16(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
-/* Whether planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
- * many come with it. */
+/* Whether brick2d plans use it: depends on the plan's batch, not the call's, so that a transform's bits do not depend
+ * on the number of transforms in a call. */
 bool nufft_gpu_gathers_brick2d(const struct nufft_shape *shape);
 
-/* ---- overflow to the CPU (overflow.cu); all do nothing where no sample overflows ---- */
+/* ---- overflow to the CPU (overflow.cu); all do nothing if no sample overflows ---- */
 
-enum { NUFFT_OVERFLOW_GROUP = 64 }; /* transforms that planes grid together then, at most */
+enum { NUFFT_OVERFLOW_GROUP = 64 }; /* the most transforms that brick2d then grids together */
 
-/* plan->bins for what bins of shape.bin_depth keep of k[samples][dim] (device memory), plan->overflow for the others.
+/* Set plan->bins for the samples of k[samples][dim] (device memory) within shape.bin_depth, plan->overflow for the
+ * others.
  */
 int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geometry, const float *k);
 void nufft_gpu_overflow_free(struct nufft_gpu *plan);
@@ -339,9 +342,9 @@ uint32_t nufft_gpu_overflowed(const struct nufft_gpu *plan);
 /* weights[samples]: device memory, the caller's order; NULL: all 1. */
 int nufft_gpu_overflow_weights(struct nufft_gpu *plan, const float *weights);
 
-/* data[batch][samples] is to be summed: begin to fetch. Then, for turn after turn, what the GPU keeps is in plan->grid:
- * add what it does not keep of transforms first .. first + transforms - 1. A turn is part of a chunk, or all of it.
- * Sums go to a grid that exists as a whole: a method whose adjoint has none must make one where samples overflow. */
+/* Start the download of data[batch][samples]. Then, for each turn, when plan->grid contains the GPU's sums: add the
+ * overflowed samples of transforms first .. first + transforms - 1. A turn is a part of a chunk, or all of it. The sums
+ * are added to a complete grid: a method whose adjoint has none must create one if samples overflow. */
 int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh);
 int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, int batch, const struct c32 *data,
                            bool weigh);
@@ -349,8 +352,8 @@ int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, in
 /* nufft_gpu_gather() of all samples. */
 int nufft_gpu_overflow_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
 
-/* The depth that takes least time for `shape` and k[samples][dim] (host), by a model of what is measured with some; as
- * shape.bin_depth is written. */
+/* The depth with the least time for `shape` and k[samples][dim] (host), by a model fitted to measurements; in the form
+ * of shape.bin_depth. */
 int nufft_gpu_choose_depth(struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k,
                            int *depth);
 

@@ -1,8 +1,8 @@
-/* The samples that bins on the GPU do not keep: fetched by a stream of their own, summed by the CPU's threads while the
- * GPU grids the others, and added to the grid, row by row, each cell once: the same bits on every run.
+/* Overflowed samples: downloaded in a stream of their own, summed by the CPU's threads while the GPU grids the others,
+ * and added to the grid, row by row, each cell once: the same bits on every run.
  *
- * A chunk of transforms is fetched and summed at a time. While the GPU takes a chunk through gridding and FFT, the CPU
- * sums the next one. */
+ * A chunk of transforms is downloaded and summed at a time. While the GPU grids and transforms a chunk, the CPU sums
+ * the next one. */
 #include "gridding/base/clock.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/base/clock.h"
@@ -14,12 +14,12 @@
 struct nufft_gpu_overflow {
     const struct overflow_ops *ops;
     struct range_overflow *cpu;
-    struct range_bins_gpu bins; /* the forward transform reads these samples on the GPU */
+    struct range_bins_gpu bins; /* used by the forward transform, which interpolates these samples on the GPU */
     float *bin_weights;         /* in their order, or NULL */
     uint32_t count;
     uint32_t *order; /* in the CPU's order: the caller's index */
     float *weights;  /* in that order, or NULL */
-    int chunk;       /* transforms, at most */
+    int chunk;       /* largest number of transforms */
     size_t cells;    /* of a packed grid */
     uint32_t rows;
     struct range_row *row;
@@ -27,8 +27,8 @@ struct nufft_gpu_overflow {
     struct c32 *packed, *host_packed; /* [chunk][cells] */
     cudaStream_t stream;
     cudaEvent_t ready, fetched, uploaded, merged;
-    int fetched_first, fetched_count; /* the chunk that is being fetched; 0: none */
-    int first, transforms;            /* the chunk that packed holds or gets */
+    int fetched_first, fetched_count; /* the chunk being downloaded; 0: none */
+    int first, transforms;            /* the chunk in `packed` */
 };
 
 /* ---- making ---- */
@@ -81,7 +81,7 @@ static int make_buffers(struct nufft_gpu *plan, struct nufft_gpu_overflow *o)
     return rc;
 }
 
-/* The CPU's half: bins of its own for the samples past the depth. */
+/* The CPU's part: bins for the samples beyond the depth. */
 static int make_cpu(struct nufft_gpu *plan, struct nufft_gpu_overflow *o, const struct range_part *past)
 {
     const struct nufft_shape *s = &plan->shape;
@@ -112,7 +112,7 @@ static int make_cpu(struct nufft_gpu *plan, struct nufft_gpu_overflow *o, const 
     }
     if (!rc) {
         const uint32_t *order = o->ops->order(o->cpu);
-        uint32_t *mapped = (uint32_t *)k; /* k is read; dim >= 2: it is large enough */
+        uint32_t *mapped = (uint32_t *)k; /* reuses k's memory, which has been read; dim >= 2: it is large enough */
         for (uint32_t i = 0; i < past->samples; i++)
             mapped[i] = index[order[i]];
         rc = gpu_upload(plan->gpu, o->order, mapped, (size_t)past->samples * sizeof *mapped);
@@ -133,14 +133,14 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
     plain.by_cell = false;
     plain.light = 0;
     plain.run_samples = 0;
-    int rc = range_bins_make(&all, gpu, &plain, plan->samples, k);
+    int rc = range_bins_gpu_make(&all, gpu, &plain, plan->samples, k);
     if (!rc && all.nonfinite != SIZE_MAX)
         rc = nufft_nonfinite(all.nonfinite, plan->shape.dim);
     if (!rc && plan->samples > 0)
-        rc = range_partition(gpu, &all, (uint32_t)plan->shape.bin_depth, k, &kept, &past);
-    range_bins_free(&all, gpu);
+        rc = range_gpu_partition(gpu, &all, (uint32_t)plan->shape.bin_depth, k, &kept, &past);
+    range_bins_gpu_free(&all, gpu);
     if (!rc)
-        rc = range_bins_make_part(&plan->bins, gpu, geometry, &kept);
+        rc = range_bins_gpu_make_part(&plan->bins, gpu, geometry, &kept);
     if (!rc && past.samples > 0) {
         struct nufft_gpu_overflow *o = plan->overflow = (struct nufft_gpu_overflow *)calloc(1, sizeof *o);
         if (!o)
@@ -152,12 +152,12 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
             rc = make_stream(o);
         }
         if (!rc)
-            rc = range_bins_make_part(&o->bins, gpu, geometry, &past);
+            rc = range_bins_gpu_make_part(&o->bins, gpu, geometry, &past);
         if (!rc)
             rc = make_cpu(plan, o, &past);
     }
-    range_part_free(&past, gpu);
-    range_part_free(&kept, gpu);
+    range_gpu_part_free(&past, gpu);
+    range_gpu_part_free(&kept, gpu);
     return rc;
 }
 
@@ -171,7 +171,7 @@ void nufft_gpu_overflow_free(struct nufft_gpu *plan)
         (void)cudaStreamSynchronize(o->stream);
     for (void *memory : held)
         gpu_release(plan->gpu, memory);
-    range_bins_free(&o->bins, plan->gpu);
+    range_bins_gpu_free(&o->bins, plan->gpu);
     (void)cudaFreeHost(o->host_values);
     (void)cudaFreeHost(o->host_packed);
     cudaEvent_t events[] = {o->ready, o->fetched, o->uploaded, o->merged};
@@ -236,13 +236,13 @@ static __global__ void take_data(uint32_t count, size_t samples, const uint32_t 
     values[(size_t)blockIdx.y * count + i] = make_float2(v.x * w, v.y * w);
 }
 
-/* Transforms that are fetched at a time: whole groups. */
+/* Transforms downloaded at a time: whole groups. */
 static int chunk_of(const struct nufft_gpu *plan, int left)
 {
     return std::min(left, plan->overflow->chunk / plan->group * plan->group);
 }
 
-/* The values of transforms first .. first + transforms - 1 of data, on their way to host_values. */
+/* Start the download of the values of transforms first .. first + transforms - 1 of data to host_values. */
 static int fetch(struct nufft_gpu *plan, int first, int transforms, const struct c32 *data, bool weigh)
 {
     struct nufft_gpu_overflow *o = plan->overflow;
@@ -266,7 +266,7 @@ int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32
     struct nufft_gpu_overflow *o = plan->overflow;
     if (!o)
         return 0;
-    /* What the caller has done to the data is done in the device's stream. */
+    /* The data are written in the device's stream, so wait for that. */
     int rc = gpu_check(cudaEventRecord(o->ready, plan->gpu->stream), "Ordering streams");
     if (!rc)
         rc = gpu_check(cudaStreamWaitEvent(o->stream, o->ready, 0), "Ordering streams");
@@ -274,12 +274,12 @@ int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32
     return rc ? rc : fetch(plan, 0, chunk_of(plan, batch), data, weigh);
 }
 
-/* Sum the chunk that was fetched, ask for the next one, and send the sums. */
+/* Sum the downloaded chunk, start the next download, and upload the sums. */
 static int sum_chunk(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh)
 {
     struct nufft_gpu_overflow *o = plan->overflow;
     const char *what = "Merging samples that overflow";
-    /* The stream fetches after it has sent the last chunk's sums: host_packed is free as well. */
+    /* The stream downloads after the last chunk's upload, so host_packed is free as well. */
     int rc = gpu_check(cudaEventSynchronize(o->fetched), "Fetching samples that overflow");
     if (rc)
         return rc;
@@ -290,7 +290,7 @@ static int sum_chunk(struct nufft_gpu *plan, int batch, const struct c32 *data, 
     o->first = o->fetched_first;
     o->transforms = o->fetched_count;
     int next = o->first + o->transforms;
-    /* First what the GPU waits for. */
+    /* First the sums for which the GPU waits. */
     rc = gpu_check(cudaStreamWaitEvent(o->stream, o->merged, 0), what);
     if (!rc)
         rc = nufft_gpu_clock(plan, MOMENT_SENDING, o->stream);

@@ -1,4 +1,4 @@
-/* Making a plan: the method by which it sums, its bins, tables and workspace; what it says of itself. */
+/* Creation of plans: method, bins, tables and workspace; and their description. */
 #include "gridding/range/kernel.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
-/* How much larger a relative error is in the image than in the grid's cells, axis by axis, for uncorrelated errors:
- * deapodising lifts them where the kernel's transform is small, the data were weighted down there with it. Root mean
+/* The ratio of relative errors in the image and in the grid's cells, axis by axis, for uncorrelated errors:
+ * deapodisation amplifies them where the kernel's transform is small, and the data were attenuated by it. Root mean
  * squares over the image of 1 / transform, over the grid of the transform, at 16 frequencies. */
 static void error_gain(const struct nufft_shape *shape, double gain[3])
 {
@@ -28,25 +28,25 @@ static void error_gain(const struct nufft_shape *shape, double gain[3])
 
 struct arithmetic {
     const struct nufft_gpu_method *method;
-    bool split; /* tensor cores: three products of numbers split in two instead of one */
+    bool split; /* tensor cores: three products of split operands instead of one */
 };
 
-/* Sums of float32, in parts of some hundred samples, leave this much of what kernel_rounding() expects of long ones;
- * where roundings may all have one sign, as those of a tile's cell have if its samples lie in one place, that much. */
+/* The error of float32 sums in parts of some hundred samples, relative to kernel_rounding(), which is for long sums;
+ * the second value is for correlated roundings, as of a tile's cell whose samples crowd in one place. */
 #define ROUNDING_SHARE    0.25
 #define ROUNDING_ONE_SIGN 1.75
 
-/* What the errors of a kernel on a grid depend on. */
+/* The parameters of the error of a kernel on a grid. */
 struct grid_errors {
     double aliasing, rounding, gain[3];
 };
 
-/* On grids below this oversampling deapodisation lifts errors so steeply towards an edge that the sum below falls
- * short: by up to 2.3 times in 3,200 plans drawn at random (test_gpu_plans). */
+/* On grids below this oversampling deapodisation amplifies errors so steeply towards an edge that the sum below is too
+ * small: by up to 2.3 times in 3,200 plans drawn at random (test_gpu_plans). */
 #define STEEP_OVERSAMPLING 1.35
 #define STEEP_SHORTFALL    2.4
 
-/* All that is expected to be wrong with an image. */
+/* The total expected error of an image. */
 static double image_error(const struct nufft_shape *shape, const struct arithmetic *a, const struct grid_errors *of)
 {
     const double sum = hypot(of->aliasing, a->method->error(shape, a->split, of->gain)) +
@@ -67,9 +67,9 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
                                                  : adjoint + forward;
 }
 
-/* The fastest method that keeps the tolerance beside the kernel's own error; `error`: what to expect of it. Tiles, the
- * last of the table, are for what the others do not serve, and for few samples where only one does that is not made for
- * these. */
+/* The fastest method that meets the tolerance together with the kernel's own error; `error`: its expected error. Tiles,
+ * the last of the table, are used if no other method supports the shape, and for few samples if only a method for many
+ * does. */
 static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples, double *error)
 {
     const struct arithmetic tiles = {&nufft_gpu_methods[NUFFT_GPU_METHODS - 1], false};
@@ -78,7 +78,7 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
         shape->corner_aliasing, kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)), {1, 1, 1}};
     error_gain(shape, of.gain);
     const double exact = image_error(shape, &tiles, &of), of_tiles = seconds_of(&tiles, shape, samples);
-    /* Where a given kernel and grid do not keep the tolerance, exact sums could not either. */
+    /* If a given kernel and grid do not meet the tolerance, exact sums could not either. */
     const double most = exact > shape->tolerance ? 2 * exact : shape->tolerance;
     double least = INFINITY;
     *error = exact;
@@ -107,13 +107,13 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
     for (struct range_axis &axis : g.axis)
         axis = range_axis{1, 1, 0};
     g.by_cell = true;
-    g.light = 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
-    g.slab = 6000; /* two thousand warps run at once */
+    g.light = 512; /* of 256, 512, 1,024: least total time in cases a, b and c of bench_nufft */
+    g.slab = 6000; /* two thousand concurrent warps */
     g.depth = SPLIT_SAMPLES_MOST;
     a->method->bins(&g, gpu, shape, samples, a->split);
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO) {
-        /* Tensor cores' sums stay as short as they are, whatever is asked for. */
-        uint32_t most = a->method->tensor ? g.depth : UINT32_MAX / 2, asked = (uint32_t)shape->bin_depth;
+        /* Sums on tensor cores keep their maximum length, whatever depth is requested. */
+        uint32_t most = a->method->tensor ? g.depth : (uint32_t)RANGE_UNLIMITED, asked = (uint32_t)shape->bin_depth;
         g.light = a->method->tensor ? g.light : most;
         g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min(asked, most);
         g.light = std::min(g.light, g.depth);
@@ -166,7 +166,7 @@ void nufft_gpu_destroy(void *state)
     if (gpu_enter(gpu) == 0) {
         nufft_gpu_overflow_free(plan);
         nufft_gpu_clock_free(plan);
-        range_bins_free(&plan->bins, gpu);
+        range_bins_gpu_free(&plan->bins, gpu);
         gpu_release(gpu, plan->weights);
         for (int d = 0; d < 3; d++) {
             gpu_release(gpu, plan->deapodise[d]);
@@ -210,7 +210,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
         struct range_geometry geometry = choose_geometry(gpu, shape, &arithmetic, plan->samples);
         bool caps = shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth != NUFFT_DEPTH_NONE;
         rc = caps ? nufft_gpu_partition(plan, &geometry, on_device)
-                  : range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
+                  : range_bins_gpu_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
         plan->bytes += plan->bins.bytes;
         if (!rc && plan->bins.nonfinite != SIZE_MAX)
             rc = nufft_nonfinite(plan->bins.nonfinite, shape->dim);
@@ -262,9 +262,8 @@ void nufft_gpu_describe(const void *state, struct nufft_info *info)
     info->largest_bin = plan->bins.largest;
     info->bytes = plan->bytes;
     info->binning = plan->bins.seconds;
-    info->depth = plan->bins.geometry.light > 0 ? plan->bins.geometry.depth : 0;
-    if (info->depth > UINT32_MAX / 2 - 1)
-        info->depth = 0;
+    const bool limited = plan->bins.geometry.light > 0 && plan->bins.geometry.depth < RANGE_UNLIMITED;
+    info->depth = limited ? plan->bins.geometry.depth : 0;
     if (plan->shape.overflow == NUFFT_OVERFLOW_CPU)
         info->depth = plan->shape.bin_depth > 0 ? (size_t)plan->shape.bin_depth : 0;
     info->overflowed = nufft_gpu_overflowed(plan);

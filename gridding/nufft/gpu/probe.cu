@@ -1,5 +1,5 @@
-/* How many samples a bin keeps on the GPU: measured on this machine, with this trajectory. Plans of three depths run on
- * made-up data; from them a model (gridding/range/overflow.h) tells what any depth takes. */
+/* Chooses the depth of bins by measurements on this machine with this trajectory. Plans of three depths run on
+ * artificial data; a model (gridding/range/overflow.h) is fitted to their times and predicts those of any depth. */
 #include "gridding/base/clock.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/base/clock.h"
@@ -8,24 +8,24 @@
 #include <cstdlib>
 
 enum {
-    PROBE_RUNS = 4,       /* the first is warm-up; of the others the fastest counts */
-    PROBE_SHARE = 16,     /* this part of the samples overflows in the probe of that: the CPU's time is seen well */
+    PROBE_RUNS = 4,       /* the first is a warm-up; the fastest of the others is used */
+    PROBE_SHARE = 16,     /* 1 / PROBE_SHARE of the samples overflow in one probe, enough to measure the CPU's time */
     PROBE_TRANSFORMS = 16 /* as many as the CPU sums together */
 };
 
 struct prober {
     struct dev *dev;
-    const struct nufft_leaf *leaf; /* the device's: it makes plans, as its plans ask here for a depth */
+    const struct nufft_leaf *leaf; /* the device's leaf, whose plans call this file for a depth */
     struct nufft_shape shape;
     size_t samples;
     const float *k;
     int transforms;
     struct c32 *data; /* [transforms][samples] */
     float *squares;
-    double least_total; /* of the adjoint with nothing overflowing */
+    double least_total; /* of the adjoint without overflow */
 };
 
-/* What a plan of a depth takes for one transform. Probes of one prober are told in relation to the first. */
+/* Measure one transform of a plan with this depth. Times of one prober are relative to its first. */
 static int measure(struct prober *p, struct nufft_gpu *plan, struct overflow_probe *probe)
 {
     struct nufft_times times;
@@ -66,7 +66,7 @@ static int probe_depth(struct prober *p, int depth, struct overflow_probe *probe
     return rc;
 }
 
-/* The bins of a plan in which nothing overflows. */
+/* The bins of a plan without overflow. */
 static int bins_of(struct nufft_gpu *plan, uint32_t **first, size_t *count)
 {
     *count = plan->bins.count;
@@ -121,7 +121,7 @@ int nufft_gpu_choose_depth(struct dev *dev, const struct nufft_shape *shape, siz
     rc = gpu_array(gpu, (size_t)p.transforms * samples, &p.data, "Made-up samples");
     if (!rc)
         rc = gpu_array(gpu, pixels, &p.squares, "An image of made-up samples");
-    if (!rc && samples > 0) /* every byte alike: numbers of some hundredth */
+    if (!rc && samples > 0) /* all bytes equal: values of about 0.01 */
         rc = gpu_check(cudaMemsetAsync(p.data, 0x3c, (size_t)p.transforms * samples * sizeof *p.data, gpu->stream),
                        "Making up samples");
     if (!rc)

@@ -19,8 +19,8 @@ struct heavy_args {
 enum { SLICES = 4, SLICE_VECTORS = 128 };
 
 /* Blocks of 128 x 4 threads, (heavy bins, 2 slots in blocks of 128 vectors, transforms); 6 KB of shared memory. A
- * thread owns two cells of every fourth part, eight of them under way at once; the slices are added in their order and
- * go to the bin's own slot or the right one's. */
+ * thread owns two cells of every fourth part, with eight loads in flight; the slices are added in order into the bin's
+ * own slot or the right one's. */
 static __global__ void __launch_bounds__(SLICES *SLICE_VECTORS) add_parts(const __grid_constant__ struct heavy_args a)
 {
     __shared__ float4 slice[SLICES - 1][SLICE_VECTORS];
@@ -79,7 +79,7 @@ static int add_heavies(struct nufft_gpu *plan, const struct slot_rows *rows, int
 
 /* ---- chunks ---- */
 
-/* Sum chunk [from, to) of the rows; `slots` becomes what its reader needs. */
+/* Sum chunk [from, to) of the rows; sets `slots` for its reader. */
 static int sum_chunk(struct nufft_gpu *plan, int from, int to, int transforms, const struct c32 *data,
                      const float *weights, struct slots *slots)
 {
@@ -126,7 +126,7 @@ int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struc
             pass.slots.slots += step;
         }
     }
-    if (!rc) /* with the pass over x: it is among the chunks */
+    if (!rc) /* including the passes over x, which are done chunk by chunk */
         rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
     for (int t = 0; !rc && t < transforms; t++)
         rc = nufft_gpu_last_passes(plan, p->pruned + t * nufft_gpu_pruned_cells(plan),

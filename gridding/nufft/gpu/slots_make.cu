@@ -24,7 +24,7 @@ static size_t workspace_bytes(const struct nufft_gpu *plan, const struct nufft_s
     return std::max(adjoint, plan->cells) * sizeof(struct c32);
 }
 
-/* The tables of y and z cells, one after the other. */
+/* The tables of y and z cells, consecutive. */
 static int upload_cells(struct nufft_gpu *plan)
 {
     const struct range_geometry *g = &plan->bins.geometry;
@@ -50,12 +50,12 @@ int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int togethe
     int rows = plan->bins.geometry.axis[1].bins, rc = gpu_available(plan->gpu, &available, &total);
     if (rc)
         return rc;
-    /* The caller's images and samples need room, too. */
+    /* The caller's images and samples need memory, too. */
     limit = std::min(nufft_gpu_workspace_most(plan), available / 2);
     p->columns = cells[0];
     p->rows = cells[1];
     p->planes = cells[2];
-    /* The fewest chunks that fit; more than eight would cost more than summing transforms together saves. */
+    /* The fewest chunks that fit; more than eight would cost more than joint sums of transforms save. */
     for (p->together = plan->overflow ? 1 : std::min(together, plan->shape.batch); p->together > 0; p->together--) {
         int chunks = 1, most = p->together > 1 ? 8 : rows;
         do {

@@ -1,7 +1,7 @@
-/* The caller's order to the sorted one. */
+/* Copies from the caller's order to the sorted one. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
-enum { SORTED = 4 }; /* samples of a thread, all of which are under way at once */
+enum { SORTED = 4 }; /* samples of a thread, whose loads overlap */
 
 /* Blocks of 256; a thread owns SORTED sorted samples of all transforms: data[transform][stride] to
  * sorted[transform][stride]. Unless NULL, largest[transform] is raised to the largest of all |real| and |imaginary|
@@ -10,7 +10,7 @@ static __global__ void __launch_bounds__(256)
     sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order, const float *weights,
               const float2 *data, float2 *sorted, uint32_t *largest)
 {
-    __shared__ uint32_t of_block[WIDE_TRANSFORMS];
+    __shared__ uint32_t of_block[BRICK16_TRANSFORMS];
     const size_t first = (size_t)blockIdx.x * (256 * SORTED) + threadIdx.x;
     uint32_t from[SORTED];
     float w[SORTED];
@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(256)
         from[j] = i < samples ? order[i] : 0;
         w[j] = i < samples && weights ? weights[i] : 1.f;
     }
-    if (threadIdx.x < WIDE_TRANSFORMS)
+    if (threadIdx.x < BRICK16_TRANSFORMS)
         of_block[threadIdx.x] = 0;
     __syncthreads();
     for (int t = 0; t < transforms; t++) {
@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(256)
         float2 v[SORTED];
 #pragma unroll
         for (int j = 0; j < SORTED; j++)
-            v[j] = __ldcs(data + t * stride + from[j]);
+            v[j] = __ldg(data + t * stride + from[j]);
 #pragma unroll
         for (int j = 0; j < SORTED; j++) {
             v[j] = make_float2(v[j].x * w[j], v[j].y * w[j]);
@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(256)
         }
     }
     __syncthreads();
-    /* Most blocks find that others have raised it as far. */
+    /* Most blocks find it already as large. */
     if (largest && (int)threadIdx.x < transforms &&
         of_block[threadIdx.x] > *(const volatile uint32_t *)(largest + threadIdx.x))
         atomicMax(largest + threadIdx.x, of_block[threadIdx.x]);

@@ -3,10 +3,10 @@
  *
  * Operands are halves (11 bits). Split, a number is the sum of two halves, high + low (22 bits), and a product of two
  * numbers is high high + high low + low high; the tensor cores sum in float32. Weights and data are scaled by powers of
- * two, so that what a low half cannot hold lies below 2^-30 of the largest weight or sample.
+ * two, so that the remainder after the low half is below 2^-30 of the largest weight or sample.
  */
-#ifndef MRIRECON_NUFFT_HALVES_CUH
-#define MRIRECON_NUFFT_HALVES_CUH
+#ifndef MRIRECON_SPLIT_HALF_CUH
+#define MRIRECON_SPLIT_HALF_CUH
 
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
@@ -81,25 +81,47 @@ static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, con
     }
 }
 
-/* The power of two that brings the largest number of the data below 2^VALUE_BITS; its exponent's bits. Data that are
- * all below 2^-117 are not scaled up all the way. */
+/* The power of two that scales the largest number of the data to just below 2^VALUE_BITS, as its exponent's bits. Data
+ * that are all below 2^-117 are scaled less. */
 static __device__ __forceinline__ uint32_t value_exponent(uint32_t largest)
 {
     return min((uint32_t)EXPONENT_MOST, 127 + VALUE_BITS - 1 + 127 - min(254u, largest >> 23));
 }
 
-/* What undoes that scale, and those of three weights. */
+/* The inverse of that scale and those of three weights. */
 static __device__ __forceinline__ float unscaled(uint32_t exponent)
 {
     return __uint_as_float((254 - exponent) << 23) * (1.f / (1 << 3 * WEIGHT_BITS));
 }
 
+/* Store two numbers. The two halves of a warp store to groups whose rows lie in the same banks: the upper one stores
+ * low halves first, which have banks of their own. */
+template <bool SPLIT>
+static __device__ __forceinline__ void put_two(__half *to_one, float one, __half *to_two, float two)
+{
+    const __half2 high = __floats2half2_rn(one, two);
+    if (!SPLIT) {
+        *to_one = __low2half(high);
+        *to_two = __high2half(high);
+        return;
+    }
+    const float2 kept = __half22float2(high);
+    const __half2 low = __floats2half2_rn(one - kept.x, two - kept.y);
+    const bool upper = threadIdx.x & 16;
+    const __half2 first = upper ? low : high, second = upper ? high : low;
+    const int at = upper ? 4 : 0;
+    to_one[at] = __low2half(first);
+    to_two[at] = __high2half(first);
+    to_one[4 - at] = __low2half(second);
+    to_two[4 - at] = __high2half(second);
+}
+
 template <bool SPLIT> static __device__ __forceinline__ void put(__half *to, float v)
 {
-    __half h = __float2half_rn(v);
-    to[0] = h;
+    const __half high = __float2half_rn(v);
+    to[0] = high;
     if (SPLIT)
-        to[4] = __float2half_rn(v - __half2float(h));
+        to[4] = __float2half_rn(v - __half2float(high));
 }
 
 /* The weights of one sample on one axis, from row `base` on. */
@@ -118,10 +140,11 @@ static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k,
         }
         float near = fmaf(s, odd, even);
         if (j == 0)
-            near = s < 1.f ? near : 0.f; /* the kernel's very edge is outside, as for the way back */
-        put<SPLIT>(to + j * row, near);
-        if (j != W - 1 - j)
-            put<SPLIT>(to + (W - 1 - j) * row, fmaf(-s, odd, even));
+            near = s < 1.f ? near : 0.f; /* the kernel's edge itself is outside, as in interpolation */
+        if (j == W - 1 - j)
+            put<SPLIT>(to + j * row, near);
+        else
+            put_two<SPLIT>(to + j * row, near, to + (W - 1 - j) * row, fmaf(-s, odd, even));
     }
 }
 

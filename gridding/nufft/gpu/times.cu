@@ -1,4 +1,4 @@
-/* Where an adjoint's time goes, by the device's clock. */
+/* The parts of an adjoint's time, by the device's clock. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void nufft_gpu_clock_free(struct nufft_gpu *plan)
     memset(c, 0, sizeof *c);
 }
 
-/* Seconds between two events that have happened; 0 where one was not recorded. */
+/* Seconds between two completed events; 0 if one was not recorded. */
 static double between(const struct nufft_turn *turn, enum nufft_moment from, enum nufft_moment to)
 {
     float milliseconds = 0;
@@ -55,7 +55,7 @@ int nufft_gpu_clock_read(struct nufft_gpu *plan)
         plan->times.gpu += between(turn, MOMENT_STARTED, MOMENT_GRIDDED);
         plan->times.merge += sending + between(turn, MOMENT_WAITED, MOMENT_MERGED);
         plan->times.cpu += turn->cpu;
-        /* What the device waited between its own sums and those of the CPU, but for their way, was not hidden. */
+        /* The device's wait between its own sums and the CPU's, without the upload, is the part that was not hidden. */
         double waited = std::max(0.0, between(turn, MOMENT_GRIDDED, MOMENT_WAITED) - sending);
         plan->times.hidden += std::max(0.0, turn->cpu - waited);
     }
@@ -79,7 +79,7 @@ int nufft_gpu_clock(struct nufft_gpu *plan, enum nufft_moment moment, cudaStream
 {
     struct nufft_clock *c = &plan->clock;
     if (c->used == 0)
-        return 0; /* no adjoint is under way */
+        return 0; /* no adjoint is in progress */
     struct nufft_turn *turn = &c->turn[c->used - 1];
     turn->recorded |= 1u << moment;
     return gpu_check(cudaEventRecord(turn->event[moment], stream), "Taking the time");

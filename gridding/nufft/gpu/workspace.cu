@@ -1,4 +1,4 @@
-/* A plan's workspace on the device: what it may take, and making it. */
+/* A plan's workspace on the device: its limit and its allocation. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available)
@@ -11,8 +11,8 @@ int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t availa
         plan->samples, grid[0], grid[1], grid[2], (double)wanted / 1e6, (double)available / 1e6);
 }
 
-/* What a plan in 3-D keeps on the device, relative to one grid and the samples (place, order and value). Small plans
- * are not held to it. */
+/* The limit of a 3-D plan's device memory, relative to one grid and the samples (position, order and value). Not for
+ * small plans. */
 #define KEPT_MOST 1.3
 static const size_t small_workspace = (size_t)512 << 20;
 
@@ -25,8 +25,8 @@ size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan)
     return most > (double)small_workspace ? (size_t)most : small_workspace;
 }
 
-/* The batch is cut until it takes no more than half of what is free, since the caller's images and samples need room
- * too; one group is asked for in any case. */
+/* The batch is reduced until it needs at most half of the free memory, because the caller's images and samples need
+ * memory, too; one group is allocated in any case. */
 int nufft_gpu_workspace_make(struct nufft_gpu *plan, size_t sorted, size_t partial, size_t words)
 {
     struct gpu *gpu = plan->gpu;

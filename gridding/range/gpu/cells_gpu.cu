@@ -1,4 +1,4 @@
-/* cells_gpu.cu: cells of points for sums over pairs: made, and given back. */
+/* cells_gpu.cu: cells of points for sums over pairs: creation and release. */
 #include "gridding/range/gpu/cells_gpu.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
@@ -12,11 +12,19 @@
 static const char what[] = "Sorting points into cells";
 
 /* A cell of more than HEAVY points is sorted along three axes, others along x alone. */
-enum { THREADS = 256, HEAVY = 64, BITS_LIGHT = 3, BITS_HEAVY = 9, ALLOCATIONS = 16, POOL_ROUNDING = 512 };
+enum {
+    THREADS = 256,
+    HEAVY = 4 * CELL_POINTS / CELLS_THIN,
+    BITS_LIGHT = 3,
+    BITS_HEAVY = 9,
+    ALLOCATIONS = 16,
+    POOL_ROUNDING = 512
+};
 
 /* ---- their number ---- */
 
-/* Cells of about CELL_POINTS points if these are spread evenly, but no longer than two bins: about the reach. */
+/* Cells of about CELL_POINTS points if these are spread evenly, but no longer than two bins: about the reach; then cut
+ * along x. */
 static void choose(struct cells_view *c, const struct range_box &box, const int bins[3], size_t points)
 {
     double volume = 1;
@@ -33,6 +41,11 @@ static void choose(struct cells_view *c, const struct range_box &box, const int 
         c->edge[d] = c->length[d] / c->n[d];
         c->per[d] = 1 / c->edge[d];
         c->periodic[d] = there && box.periodic[d];
+    }
+    if ((double)c->n[0] * c->n[1] * c->n[2] * CELLS_THIN < 2147483648.0) {
+        c->n[0] *= CELLS_THIN;
+        c->edge[0] = c->length[0] / c->n[0];
+        c->per[0] = 1 / c->edge[0];
     }
 }
 
@@ -69,7 +82,7 @@ static int sort_bytes(size_t count, size_t *bytes)
         what);
 }
 
-static int scan_bytes(size_t count, size_t *bytes)
+static int prefix_bytes(size_t count, size_t *bytes)
 {
     uint32_t *none = NULL;
     return gpu_check(cub::DeviceScan::ExclusiveSum(NULL, *bytes, none, none, (int64_t)count), what);
@@ -82,7 +95,7 @@ void pair_cells_memory(const struct range_points_params *params, size_t *held, s
     struct cells_view c;
     size_t sort = 0, scan = 0;
     choose(&c, params->box, bins.bins, n);
-    if (sort_bytes(n, &sort) || scan_bytes(rows_of(c) + 1, &scan))
+    if (sort_bytes(n, &sort) || prefix_bytes(rows_of(c) + 1, &scan))
         sort = 2 * n * sizeof(uint32_t);
     *held = sizeof(struct pair_cells) + n * (sizeof(float4) + sizeof(uint32_t)) +
             (params->at_double ? 3 * n * sizeof(double) : 0) + (params->scale ? n * sizeof(float) : 0) +
@@ -100,7 +113,7 @@ size_t pair_clusters_most(const struct range_points_params *params)
     return clusters_most(params->inputs, rows_of(c));
 }
 
-/* Memory of the cells, for good; or of their making. */
+/* Memory of the cells; and temporary memory of their creation. */
 template <class T> static int hold(struct pair_cells *c, size_t count, T **out)
 {
     const int rc = gpu_array(c->gpu, count, out, what);
@@ -129,7 +142,7 @@ static __device__ uint32_t cell_of(const cells_view &c, const double at[3])
     return cell;
 }
 
-/* Which of `parts` of its cell a point lies in, along axis d. */
+/* The part, of `parts`, of its cell that contains a point, along axis d. */
 static __device__ uint32_t part_of_cell(const cells_view &c, const double at[3], int d, int parts)
 {
     const double cells = (at[d] - c.origin[d]) * c.per[d], part = (cells - floor(cells)) * parts;
@@ -154,7 +167,7 @@ static __global__ void light_keys(points_view p, cells_view c, int bits, uint32_
     order[i] = i;
 }
 
-/* By cell, and within it along x, or, of heavy ones, by Morton's order of its parts. */
+/* By cell, and within it along x, or in heavy cells in Morton order of its parts. */
 static __global__ void heavy_keys(points_view p, cells_view c, int bits, const uint32_t *order, uint32_t *key)
 {
     const uint32_t k = blockIdx.x * blockDim.x + threadIdx.x;
@@ -169,7 +182,8 @@ static __global__ void heavy_keys(points_view p, cells_view c, int bits, const u
         part = part_of_cell(c, at, 0, 1 << bits);
     } else {
         for (int d = 0; d < c.dim; d++) {
-            const uint32_t along = part_of_cell(c, at, d, 1 << each);
+            /* Cells are CELLS_THIN times as wide as they are long. */
+            const uint32_t along = part_of_cell(c, at, d, d == 0 ? max(1, (1 << each) / CELLS_THIN) : 1 << each);
             for (int bit = 0; bit < each; bit++)
                 part |= (along >> bit & 1) << (3 * bit + d);
         }
@@ -262,9 +276,9 @@ static __global__ void fill_points(points_view p, cells_view c, const uint32_t *
         atomicMax(to.extent, (unsigned long long)__double_as_longlong(extent));
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
-/* What making takes beside; given back at its end. */
+/* Temporary memory of the creation, released at its end. */
 struct making {
     uint32_t *key[2], *order[2], *clusters, *before;
     void *room;
@@ -278,7 +292,7 @@ static int making_memory(struct pair_cells *c, size_t rows, struct making *m)
     size_t sort = 0, scan = 0;
     int rc = sort_bytes(n, &sort);
     if (!rc)
-        rc = scan_bytes(rows + 1, &scan);
+        rc = prefix_bytes(rows + 1, &scan);
     m->room_bytes = std::max(sort, scan);
     for (int i = 0; i < 2 && !rc; i++) {
         rc = gpu_array(c->gpu, n, &m->key[i], what);
@@ -304,7 +318,7 @@ static int sort(struct pair_cells *c, struct making *m, int bits)
                      what);
 }
 
-/* By cell: first[], clusters, and the largest cell, which the host is told. */
+/* By cell: first[], clusters, and the largest cell, which is copied to the host. */
 static int sort_by_cell(struct pair_cells *c, const struct points_gpu *p, struct making *m, uint32_t *first,
                         uint32_t told[2])
 {
@@ -396,7 +410,7 @@ static int make(struct pair_cells *c, const struct points_gpu *p, struct making 
     return rc ? rc : fill(c, p, m, first);
 }
 
-/* No points: cells that hold nothing. */
+/* No points: empty cells. */
 static int make_empty(struct pair_cells *c)
 {
     uint32_t *first = NULL;

@@ -10,9 +10,9 @@
 
 static const char what[] = "Counting pairs of points";
 
-/* Bytes of counts in shared memory: so many copies of each that lanes seldom meet; and at most, so that with what a
- * kernel has beside they fit into the 99 KB of a small GPU. Blocks: a count of one is below 2^32, whatever its tasks of
- * a slice hold. */
+/* Bytes of counts in shared memory: a target, with several copies of each count so that lanes rarely collide; and a
+ * maximum, so that with a kernel's other data they fit into the 99 KB of a small GPU. Blocks: enough that a block's
+ * count of a slice stays below 2^32. */
 enum { COPIES_BYTES = 32768, SHARED_BYTES = 40960, BLOCKS_LEAST = 64 };
 
 struct count_job {
@@ -23,7 +23,7 @@ struct count_job {
     size_t shared;
 };
 
-/* What the host makes, and the device gets. */
+/* Tables computed by the host, and their device copies. */
 struct count_tables {
     uint16_t *table;
     double *edge2;
@@ -116,8 +116,8 @@ static int count_all(struct count_job *job, const struct pair_work *work, int ed
     struct slices slices = {job->gpu,    listener, work->plan.tasks,
                             SLICE_PARTS, 0,        std::max<uint64_t>(work->plan.tasks, 1)};
     struct count_tables tables = {NULL, NULL, NULL};
-    /* Distances of float32 err by less than a millionth; doubles keep 48 bits of what lies far from the origin, and
-     * what is moved by an image of the box those of the box. */
+    /* Distances of float32 err by less than a millionth; doubles keep 48 bits of coordinates far from the origin, and
+     * of the box's length in those shifted by a periodic image. */
     const double *length = work->from->view.length, longest = fmax(length[0], fmax(length[1], length[2]));
     const struct interval_error error = {1e-6, 2 * ldexp(work->to->view.extent + work->from->view.extent, -45) +
                                                    ldexp(longest + reach, -44)};

@@ -1,9 +1,8 @@
 /* gather.cu: sums of grids to points on a GPU (gridding/range/sums.h).
  *
- * A warp for each point goes through the box of nodes that the point may reach, in blocks of at most SIDE nodes an
- * axis. Lane i of a block puts down what node i of each axis has in common: the squared distance along it, or its
- * weight, and where it lies in the grid. The lanes then take the block's nodes by turns, and add up what they have in
- * one order. */
+ * A warp per point iterates over the box of nodes that the point may reach, in blocks of at most SIDE nodes per axis.
+ * Lane i of a block stores the values of node i of each axis: the squared distance along it, or its weight, and its
+ * index in the grid. The lanes then share the block's nodes, and add up their sums in a fixed order. */
 #include "gridding/range/gpu/law_gpu.cuh"
 #include "gridding/range/gpu/points_gpu.cuh"
 #include "gridding/range/gpu/sums_gpu.cuh"
@@ -26,7 +25,7 @@ struct gather_job {
     float *values;
 };
 
-/* Nodes of an axis that a point may reach, counted on through the images of a periodic one. */
+/* Nodes of an axis that a point may reach, numbered continuously through the images of a periodic axis. */
 struct stretch {
     int from, to;
 };
@@ -53,7 +52,7 @@ struct block {
     int wrapped[3][SIDE]; /* the node in the grid */
 };
 
-/* A point under way. */
+/* The present point. */
 struct target {
     double at[3], scale; /* in nodes */
     float unit;          /* 1 / (reach scale)^2 */
@@ -81,7 +80,7 @@ __device__ void put_block(const gather_job &job, const target &point, const int 
     __syncwarp();
 }
 
-/* Whether a node lies within reach, exactly. */
+/* Whether a node is within reach, exactly. */
 __device__ __noinline__ bool within_reach(const gather_job &job, const target &point, const int node[3])
 {
     double sum = 0;
@@ -111,7 +110,7 @@ __device__ __forceinline__ float weigh(const gather_job &job, const target &poin
     return job.law.form == RANGE_RADIAL ? p : law_inverse(job.law, u2, p);
 }
 
-/* A block of nodes: size[d] of each axis. What a node beyond reach holds does not matter, if it is no number either. */
+/* A block of nodes: size[d] of each axis. Values of nodes out of reach do not matter, even if NaN. */
 template <int CHANNELS>
 __device__ void add_block(const gather_job &job, const target &point, const block &b, const int low[3],
                           const int size[3], float sum[CHANNELS])
@@ -191,7 +190,7 @@ struct gather_job job_of(const struct points_gpu *p, const struct range_law *law
     return job;
 }
 
-/* Nodes of the box that the widest point reaches: what a point costs at most. */
+/* Nodes of the box that the widest point reaches: the highest cost of a point. */
 double nodes_reached(const struct points_gpu *p, double reach)
 {
     double nodes = 32;
@@ -207,7 +206,7 @@ int sums_gpu_gather(const void *state, const struct range_law *law, int channels
 {
     const struct points_gpu *p = (const struct points_gpu *)state;
     struct gather_job job = job_of(p, law);
-    /* Between two looks at the listener: about 10 ms. */
+    /* Work between two calls of the listener: about 10 ms. */
     const double pace = 2e7 * p->gpu->multiprocessors / nodes_reached(p, law->params.reach);
     const uint32_t count = p->view.count, step = pace < 4 ? 4 : pace < (double)count ? (uint32_t)pace : count;
     const int together = channels == 1 ? 1 : TOGETHER;

@@ -1,4 +1,4 @@
-/* law_gpu.cuh: a law (law.h) as a GPU evaluates it, at u2 = (r / (reach scale))^2, which is below 1 within reach. */
+/* law_gpu.cuh: evaluation of a law (law.h) on a GPU, at u2 = (r / (reach scale))^2, which is below 1 within reach. */
 #ifndef MRIRECON_LAW_GPU_CUH
 #define MRIRECON_LAW_GPU_CUH
 
@@ -54,7 +54,7 @@ static __device__ __forceinline__ float law_exp2(float x)
     return y;
 }
 
-/* p at `many` places u2: one pass over the coefficients. */
+/* p at `many` values u2, in one pass over the coefficients. */
 template <int MANY> static __device__ __forceinline__ void law_poly(const law_gpu &law, const float *u2, float *p)
 {
 #pragma unroll

@@ -1,5 +1,5 @@
-/* leaf.cu: the GPU's sums of limited range, which it shares with the CPU where that was asked for. */
-#include "gridding/range/gpu/past.cuh"
+/* leaf.cu: the GPU's sums of limited range, shared with the CPU if requested. */
+#include "gridding/range/gpu/overflow_gpu.cuh"
 #include "gridding/range/gpu/sums_gpu.cuh"
 
 #include <cstring>
@@ -13,11 +13,11 @@ static void destroy(void *state)
 {
     struct points_gpu *p = (struct points_gpu *)state;
     if (p)
-        points_past_free(p->past);
+        points_overflow_free(p->overflow);
     points_gpu_destroy(p);
 }
 
-/* Without a depth no bin is too full for the GPU, which cuts what is heavy into parts. */
+/* Without a depth no bin overflows: the GPU cuts heavy ones into parts. */
 static int create(void **state, struct dev *dev, const struct range_points_params *params,
                   const struct listener *listener)
 {
@@ -25,7 +25,7 @@ static int create(void **state, struct dev *dev, const struct range_points_param
     int rc = points_gpu_create(&made, dev, params, listener);
     struct points_gpu *p = (struct points_gpu *)made;
     if (!rc && is_shared(params) && p->largest > (size_t)p->depth)
-        rc = points_past_create(&p->past, p, (size_t)p->depth, params->reach, NULL);
+        rc = points_overflow_create(&p->overflow, p, (size_t)p->depth, params->reach, NULL);
     if (rc)
         destroy(made);
     else
@@ -37,14 +37,15 @@ static void memory_of(const struct dev *dev, const struct range_points_params *p
 {
     memset(memory, 0, sizeof *memory);
     points_gpu_memory(dev, params, memory);
-    memory->scatter = sums_gpu_scatter_bytes(&params->box);
+    memory->scatter = sums_gpu_scatter_bytes(&params->box, params->inputs);
     memory->gather = sums_gpu_gather_bytes();
     if (is_shared(params)) {
-        const size_t past = memory->points + points_past_bytes(params); /* what is kept, and what the CPU has */
-        memory->points += past;
-        memory->create += past;
-        memory->scatter += points_past_sum_bytes(dev, params);
-        memory->gather += points_past_sum_bytes(dev, params);
+        const size_t overflow =
+            memory->points + points_overflow_bytes(params); /* of the kept points, and of the CPU's */
+        memory->points += overflow;
+        memory->create += overflow;
+        memory->scatter += points_overflow_sum_bytes(dev, params);
+        memory->gather += points_overflow_sum_bytes(dev, params);
     }
     pairs_gpu_memory(dev, params, memory);
 }
@@ -53,16 +54,16 @@ static int scatter(const void *state, const struct range_law *law, int channels,
                    const struct listener *listener)
 {
     const struct points_gpu *p = (const struct points_gpu *)state;
-    return p->past ? points_past_scatter(p, law, channels, values, grid, listener)
-                   : sums_gpu_scatter(p, law, channels, values, grid, listener);
+    return p->overflow ? points_overflow_scatter(p, law, channels, values, grid, listener)
+                       : sums_gpu_scatter(p, law, channels, values, grid, listener);
 }
 
 static int gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
                   const struct listener *listener)
 {
     const struct points_gpu *p = (const struct points_gpu *)state;
-    return p->past ? points_past_gather(p, law, channels, grid, values, listener)
-                   : sums_gpu_gather(p, law, channels, grid, values, listener);
+    return p->overflow ? points_overflow_gather(p, law, channels, grid, values, listener)
+                       : sums_gpu_gather(p, law, channels, grid, values, listener);
 }
 
 extern "C" const struct range_leaf range_leaf_gpu = {

@@ -1,5 +1,5 @@
-/* pair_counts.cuh: the kernel of counts of distances. What float32 leaves in doubt is listed, and decided in double
- * precision. Only counts_gpu.cu includes this. */
+/* pair_counts.cuh: the kernel of counts of distances. Pairs that float32 cannot decide are listed, and decided in
+ * double precision. Only counts_gpu.cu includes this. */
 #ifndef MRIRECON_PAIR_COUNTS_CUH
 #define MRIRECON_PAIR_COUNTS_CUH
 
@@ -26,7 +26,7 @@ static __device__ __forceinline__ float root_of(float x)
     return y;
 }
 
-/* The interval of a pair (its points in `to` and `from`, that one's image), in double precision; -1: none. */
+/* The interval of a pair (its points in `to` and `from`, and the latter's image), in double precision; -1: none. */
 static __device__ __noinline__ int decided(const struct pair_counts_args &a, int x, int y, int z, uint2 pair)
 {
     const int image[3] = {x, y, z};
@@ -42,8 +42,8 @@ static __device__ __noinline__ int decided(const struct pair_counts_args &a, int
     return interval_of(a.edges, a.edge2, r2);
 }
 
-template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES> {
-    using base = pair_warp<count_warp, DOUBLES, DOUBLES>;
+template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES, true> {
+    using base = pair_warp<count_warp, DOUBLES, DOUBLES, true>;
     using base::ii;
     using base::jj;
     using base::lane;
@@ -73,7 +73,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
             atomicAdd(&a.counts[interval], 1ull);
     }
 
-    /* The last `count` of the list, up to 32. */
+    /* Decide the last `count` pairs of the list, up to 32. */
     __device__ __forceinline__ void settle(int count)
     {
         __syncwarp();
@@ -113,7 +113,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
         }
     }
 
-    /* A pair in doubt joins the list; 32 of it are settled together. */
+    /* Append an undecided pair to the list; 32 of them are decided together. */
     __device__ __forceinline__ void note(bool doubtful, uint32_t i, uint32_t j)
     {
         const unsigned bits = __ballot_sync(ALL_LANES, doubtful);
@@ -140,7 +140,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
     }
 };
 
-/* Blocks stay, and take every gridDim-th of the slice's tasks. */
+/* Persistent blocks: each processes every gridDim-th task of the slice. */
 template <bool DOUBLES>
 static __global__ void __launch_bounds__(32 * COUNT_WARPS)
     count_pairs(const __grid_constant__ struct pair_counts_args args)

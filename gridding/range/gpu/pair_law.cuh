@@ -1,4 +1,4 @@
-/* pair_law.cuh: laws (gridding/range/law.h) as sums over pairs evaluate them on a GPU. Only the GPU's leaf of sums.h
+/* pair_law.cuh: evaluation of laws (gridding/range/law.h) in sums over pairs on a GPU. Only the GPU's leaf of sums.h
  * includes this. */
 #ifndef MRIRECON_PAIR_LAW_CUH
 #define MRIRECON_PAIR_LAW_CUH
@@ -11,10 +11,11 @@ struct pair_poly {
     int form, power;
 };
 
-/* Two laws of one reach, least, soft and spline. */
+/* Two laws with the same reach, least, soft and spline. */
 struct pair_laws_gpu {
     struct pair_poly vectors, scalars;
     int degree;         /* the larger one */
+    bool direct;        /* polynomials are in r^2 + soft^2 itself */
     float slope, start; /* s = start + slope (r^2 + soft^2) */
     float reach2, least2, soft2, spline, spline2;
 };
@@ -28,7 +29,7 @@ template <int DEGREE> static __device__ __forceinline__ float poly_at(const floa
     return value;
 }
 
-/* What stands for 1 / r^power; root: 1 / sqrt(softened). */
+/* The softened 1 / r^power; root: 1 / sqrt(softened). */
 static __device__ __forceinline__ float inverse_at(const struct pair_laws_gpu &l, int power, float softened, float root)
 {
     if (softened < l.spline2)

@@ -1,4 +1,4 @@
-/* pair_plan.cu: how many candidates a cluster has, and the tasks that follow from it. */
+/* pair_plan.cu: the numbers of clusters' candidates, and the tasks that follow from them. */
 #include "gridding/range/gpu/pair_plan.cuh"
 
 #include <cub/device/device_scan.cuh>
@@ -54,7 +54,7 @@ static __global__ void count_parts(cells_view to, cells_view from, float reach, 
 
 /* ---- the plan ---- */
 
-static int scan_bytes(size_t count, size_t *bytes)
+static int prefix_bytes(size_t count, size_t *bytes)
 {
     uint64_t *none = NULL;
     return gpu_check(cub::DeviceScan::ExclusiveSum(NULL, *bytes, none, none, (int64_t)count), what);
@@ -69,7 +69,7 @@ struct planning {
 
 static int planning_memory(struct gpu *gpu, size_t clusters, struct planning *p)
 {
-    int rc = scan_bytes(clusters + 1, &p->room_bytes);
+    int rc = prefix_bytes(clusters + 1, &p->room_bytes);
     if (!rc)
         rc = gpu_array(gpu, clusters + 1, &p->parts, what);
     if (!rc)
@@ -183,7 +183,7 @@ uint32_t pair_work_slice(const struct pair_work *work)
 {
     if (work->plan.offset || work->plan.tasks == 0)
         return SLICE_PARTS;
-    const uint64_t each = work->plan.work / work->plan.tasks + 256; /* candidates, and what a task is without them */
+    const uint64_t each = work->plan.work / work->plan.tasks + 256; /* candidates, and a task's overhead */
     const uint64_t tasks = (uint64_t)SLICE_PARTS * PART_CANDIDATES / each;
     return (uint32_t)std::min<uint64_t>(std::max<uint64_t>(tasks, SLICE_PARTS), SLICE_MOST);
 }
@@ -193,7 +193,7 @@ size_t pair_work_bytes(const struct range_points_params *params)
     size_t held = 0, made = 0, scan = 0;
     pair_cells_memory(params, &held, &made);
     const size_t clusters = pair_clusters_most(params);
-    if (scan_bytes(clusters + 1, &scan))
+    if (prefix_bytes(clusters + 1, &scan))
         scan = clusters * sizeof(uint64_t);
     return std::max(made, held + 2 * (clusters + 1) * sizeof(uint64_t) + scan + (size_t)4096);
 }

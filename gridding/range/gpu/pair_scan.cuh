@@ -1,6 +1,6 @@
-/* pair_scan.cuh: how a warp finds the points that may be partners of a cluster's. Rows of cells are looked at by the
- * lanes side by side, one row a lane, each of which gives one contiguous run of points. Image by image: what follows
- * begin() is of one image of the box. Only the GPU's leaf of sums.h includes this. */
+/* pair_scan.cuh: finds the points that may be partners of a cluster's. The lanes of a warp examine rows of cells in
+ * parallel, one row per lane; each gives one contiguous run of points. Image by image: calls after begin() concern one
+ * image of the box. Only the GPU's leaf of sums.h includes this. */
 #ifndef MRIRECON_PAIR_SCAN_CUH
 #define MRIRECON_PAIR_SCAN_CUH
 
@@ -8,7 +8,7 @@
 
 static const unsigned ALL_LANES = 0xffffffffu;
 
-/* Of the points of a cluster, one in each of CLUSTER lanes that follow each other. */
+/* Minimum over the points of a cluster, one in each of CLUSTER consecutive lanes. */
 static __device__ __forceinline__ float cluster_least(float v)
 {
 #pragma unroll
@@ -17,15 +17,15 @@ static __device__ __forceinline__ float cluster_least(float v)
     return v;
 }
 
-/* A cluster against the cells that its partners are in: its extent in cells, counted from the cell of its first point;
- * the cells within reach, and the images that they are of. In shared memory: it is seldom looked at. */
+/* A cluster relative to its partners' cells: its extent in cells, relative to the cell of its first point; the cells
+ * within reach, and their images. In shared memory, because it is rarely read. */
 struct pair_group {
     int base[3];
-    float low[3], high[3], slack[3]; /* slack: more than rounding can move a point */
+    float low[3], high[3], slack[3]; /* slack: more than rounding errors */
     int from[3], to[3], image_from[3], image_to[3];
 };
 
-/* One axis: the cells within reach, counted on through the images of a periodic axis. */
+/* One axis: the cells within reach, numbered continuously through the images of a periodic axis. */
 struct pair_span {
     int from, to;
 };
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void group_make(struct pair_group *to, const s
     __syncwarp();
 }
 
-/* How far the cluster lies from cell `cell` (of image `image`) along axis d. */
+/* The distance of the cluster from cell `cell` (of image `image`) along axis d. */
 static __device__ __forceinline__ float gap_of(const struct cells_view &from, const struct pair_group &g, int d,
                                                int cell, int image)
 {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ float gap_of(const struct cells_view &from, co
     return fmaxf(0.f, fmaxf(below, above) - g.slack[d]) * (float)from.edge[d];
 }
 
-/* The run of a row of cells, `rest`: what the reach's square leaves along x. */
+/* The run of a row of cells; `rest`: the remainder of the squared reach along x. */
 static __device__ __forceinline__ uint2 run_of(const struct cells_view &from, const struct pair_group &g, float rest,
                                                int image, int y, int z)
 {

@@ -1,5 +1,5 @@
 /* pair_sums.cuh: the kernels of sums over pairs of points. A lane sums in float32 over WIDE queues of candidates, then
- * in double precision; every order is fixed. Only pairs_gpu.cu includes this. */
+ * in double precision, all in a fixed order. Only pairs_gpu.cu includes this. */
 #ifndef MRIRECON_PAIR_SUMS_CUH
 #define MRIRECON_PAIR_SUMS_CUH
 
@@ -18,26 +18,31 @@ struct pair_sums_args {
 };
 
 /* DEGREE: of hot laws, at least: they are RANGE_SHORT, of power 3 (vectors) and 1 (scalars), without a least distance,
- * of points without scales, in float32, SPLINE: softened by one, SCALARS: of both; ANY: any laws, told in the
- * arguments. */
-enum { ANY = -1 };
+ * of points without scales, in float32, SCALARS: of both; ANY: any laws, told in the arguments. */
+enum { ANY = -1, DIRECT = 6 }; /* DIRECT: a polynomial in the softened square itself, which saves scaling it */
 
-template <bool DOUBLES, int DEGREE, bool SPLINE, bool SCALARS>
-struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS>, DOUBLES, DEGREE == ANY> {
+/* What hot laws are softened by. */
+enum softening { SOFT_NONE, SOFT_PLUMMER, SOFT_SPLINE };
+
+/* A point's vector from itself is 0, whatever its weight: of hot vectors alone, points need not be kept from
+ * themselves. */
+template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
+struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS>
+{
     static const bool HOT = DEGREE != ANY;
-    using base = pair_warp<sum_warp, DOUBLES, !HOT>;
+    using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS>;
     using base::ii;
     using base::jj;
     using base::lane;
     using base::q;
     const struct pair_sums_args &a;
-    double (*wide)[32]; /* [PARTS EACH] */
+    double(*wide)[32]; /* [PARTS EACH] */
     int applied;
     bool widened;
     float sum[EACH][PARTS];
 
     __device__ __forceinline__ sum_warp(const struct pair_sums_args &args, struct pair_queue<!HOT> &queue,
-                                        double (*room)[32])
+                                        double(*room)[32])
         : base(args.pair, queue), a(args), wide(room), applied(0), widened(false)
     {
 #pragma unroll
@@ -54,27 +59,34 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS>, DOUBLES,
     {
     }
 
+    /* Nothing but a spline is finite at a distance of 0 that is not softened. */
+    __device__ __forceinline__ bool counts(float softened) const
+    {
+        const bool within = softened < a.laws.reach2 + a.laws.soft2;
+        return within && (SOFT != SOFT_NONE || softened > 0);
+    }
+
     __device__ __forceinline__ void hot_pair(int t, const float d[3], float softened, float value)
     {
         enum { TERMS = HOT ? DEGREE : 0 };
         const struct pair_laws_gpu &l = a.laws;
-        const float root = law_root(softened), s = fmaf(softened, l.slope, l.start);
+        const float root = law_root(softened), s = DEGREE == DIRECT ? softened : fmaf(softened, l.slope, l.start);
         float force = poly_at<TERMS>(l.vectors.c, s), potential = SCALARS ? poly_at<TERMS>(l.scalars.c, s) : 0;
-        bool in = softened < l.reach2 + l.soft2;
-        if (SPLINE && softened < l.spline2) {
+        if (SOFT == SOFT_SPLINE && softened < l.spline2) {
             force += spline_at(l.spline, 3, softened, root);
             potential += SCALARS ? spline_at(l.spline, 1, softened, root) : 0;
         } else {
-            in = in && softened > 0;
             force = fmaf(root * root, root, force);
             potential += root;
         }
-        const float weight = in ? value * force : 0.f;
+        if (!counts(softened))
+            return;
+        const float weight = value * force;
 #pragma unroll
         for (int axis = 0; axis < 3; axis++)
             sum[t][axis] = fmaf(weight, d[axis], sum[t][axis]);
         if (SCALARS)
-            sum[t][3] += in ? value * potential : 0.f;
+            sum[t][3] = fmaf(value, potential, sum[t][3]);
     }
 
     __device__ __forceinline__ void any_pair(int t, const float d[3], float r2, float value, float unit2)
@@ -178,8 +190,10 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS>, DOUBLES,
     }
 };
 
-template <bool DOUBLES, int DEGREE, bool SPLINE, bool SCALARS>
-static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS ? 4 : 5)
+template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
+static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS                                               ? 4
+                                                          : DEGREE != ANY && DEGREE <= 9 && SOFT != SOFT_SPLINE ? 6
+                                                                                                                : 5)
     sum_pairs(const __grid_constant__ struct pair_sums_args args)
 {
     __shared__ struct pair_queue<DEGREE == ANY> queue[PAIR_WARPS];
@@ -187,7 +201,7 @@ static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS ? 4 : 5)
     const uint32_t own = threadIdx.x / 32, number = blockIdx.x * PAIR_WARPS + own;
     if (number >= args.pair.tasks)
         return;
-    struct sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS> warp(args, queue[own], wide[own]);
+    struct sum_warp<DOUBLES, DEGREE, SOFT, SCALARS> warp(args, queue[own], wide[own]);
     warp.work(number);
     warp.store(number);
 }

@@ -1,10 +1,11 @@
-/* pair_warp.cuh: a warp at its task: a cluster of points, two in a lane, eight lanes side by side, against what lies
- * near its box. Candidates go through a queue in shared memory, 32 at a time, which four groups of lanes share; what is
- * done with them is the derived class's. Each inlined function has few callers: the loop over pairs is there as seldom
- * as can be, which leaves it its registers. Only the GPU's leaf of sums.h includes this.
+/* pair_warp.cuh: a warp's task: a cluster of points, two per lane in eight lanes, against the points near its box.
+ * Candidates go through a queue in shared memory, 32 at a time, which four groups of lanes share; the derived class
+ * processes them. Each inlined function has few callers, so that the loop over pairs is instantiated rarely and has
+ * enough registers. Only the GPU's leaf of sums.h includes this.
  *
- * Differences keep their digits: of float32 positions of one image they are taken directly; for another image the
- * cluster's points move by it, as two floats; doubles become two floats relative to the cluster's first point. */
+ * Differences do not lose digits: those of float32 positions in one image are computed directly; for another image the
+ * cluster's points are shifted, as pairs of floats; doubles become pairs of floats relative to the cluster's first
+ * point. */
 #ifndef MRIRECON_PAIR_WARP_CUH
 #define MRIRECON_PAIR_WARP_CUH
 
@@ -46,7 +47,7 @@ static __device__ __forceinline__ struct pair_task task_of(const uint64_t *offse
     return t;
 }
 
-/* Which candidates are of a part: the last one has the rest. */
+/* The candidates of a part; the last one has the rest. */
 struct pair_part {
     uint64_t first, last, seen;
 };
@@ -58,7 +59,7 @@ static __device__ __forceinline__ struct pair_part part_of(const struct pair_tas
     return p;
 }
 
-/* Leave of a run what is the part's. */
+/* Restrict a run to the part. */
 static __device__ __forceinline__ uint2 part_clip(struct pair_part &p, uint2 run)
 {
     const uint64_t begin = p.seen, end = begin + (run.y - run.x);
@@ -96,27 +97,28 @@ static __device__ __forceinline__ bool near_box(const struct pair_box &b, const 
     return fmaf(x, x, fmaf(y, y, z * z)) < reach2;
 }
 
-enum { TURN = 2 * ALONG_J }; /* places of the queue that are worked off at a time */
+enum { TURN = 4 * ALONG_J }; /* entries of the queue that are processed at a time */
 
-/* Far from everything: a place that is filled up. */
+/* Far from everything: padding of the queue. */
 static __device__ __forceinline__ float4 far_off(void)
 {
     return make_float4(3e38f, 0, 0, 0);
 }
 
-/* Shared memory of a warp; REST: what float32 leaves of a position, and 1 / scale^2. */
+/* Shared memory of a warp; REST: the rounding error of a float32 position, and 1 / scale^2. */
 template <bool REST> struct pair_queue {
-    float4 at[QUEUE]; /* position, and what ACTION::payload() gives */
+    float4 at[QUEUE]; /* position, and ACTION::payload() */
     float4 rest[REST ? (int)QUEUE : 1];
-    float4 own[CLUSTER], own_rest[CLUSTER]; /* the cluster's points, of the image */
+    float4 own[CLUSTER], own_rest[CLUSTER]; /* the cluster's points, shifted to the image */
     struct pair_box box;
     struct pair_group group;
 };
 
 /* ACTION derives from this and has payload(p, j), apply_pairs(b, count): pairs with the queue's places b to b + count,
  * a multiple of TURN, own(): pairs of the cluster's points with each other, which are then in its places 0 to 15,
- * ending(): called when an image has been seen. DOUBLES: positions of one set at least are doubles. */
-template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
+ * ending(): called when an image has been seen. DOUBLES: positions of one set at least are doubles. APART: a point is
+ * no candidate of its own cluster, whose pairs own() is for. */
+template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     static_assert(REST || !DOUBLES, "doubles leave a rest");
     const struct pair_args &pair;
     struct pair_queue<REST> &q;
@@ -124,11 +126,11 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
     uint32_t first, last; /* the cluster's points */
     struct pair_part part;
     bool whole;     /* the cluster has no other parts */
-    bool own_apart; /* this image holds the cluster itself */
+    bool own_apart; /* this image contains the cluster itself */
     int image[3];
     bool shifted; /* candidates are of another image */
     int queued;
-    double origin[3]; /* doubles are told relative to it */
+    double origin[3]; /* doubles are relative to it */
     double move[3];   /* to be added to candidates that are doubles */
 
     __device__ __forceinline__ pair_warp(const struct pair_args &args, struct pair_queue<REST> &queue)
@@ -214,7 +216,7 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
         *left = make_float4(low[0], low[1], low[2], left->w);
     }
 
-    /* Candidate j as pairs take it; where it is not there, one that is far off. */
+    /* Candidate j in the queue's form; if there is none, a padding entry. */
     __device__ __forceinline__ void candidate(uint32_t j, bool there, float4 *p, float4 *left)
     {
         *p = far_off();
@@ -231,42 +233,50 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
 
     __device__ __forceinline__ void enqueue(uint32_t j, const float4 &p, const float4 &left)
     {
-        const bool self = own_apart && j - first < last - first;
-        const bool taken = !self && near_box(q.box, p, pair.scan_reach * pair.scan_reach);
+        const bool self = APART && own_apart && j - first < last - first;
+        const bool taken = near_box(q.box, p, pair.scan_reach * pair.scan_reach) & !self;
         const unsigned bits = __ballot_sync(ALL_LANES, taken);
         if (taken)
             put(queued + __popc(bits & ((1u << lane) - 1)), p, left);
         queued += __popc(bits);
     }
 
-    /* Points run.x to run.y, warp-collective. */
-    __device__ __forceinline__ void look(uint2 run)
+    /* Up to 64 consecutive points, two per lane. */
+    struct chunk {
+        uint32_t base, count;
+        float4 p[2], left[2];
+    };
+
+    __device__ __forceinline__ void fetch(uint2 run, struct chunk &c)
     {
-        for (uint32_t base = run.x; base < run.y; base += 64) {
-            float4 p[2], left[2];
-            const bool two = run.y - base > 32;
-            candidate(base + lane, lane < run.y - base, &p[0], &left[0]);
-            candidate(base + 32 + lane, two && lane + 32 < run.y - base, &p[1], &left[1]);
-            enqueue(base + lane, p[0], left[0]);
-            if (two)
-                enqueue(base + 32 + lane, p[1], left[1]);
-            while (queued >= 32) {
-                queued -= 32;
-                apply(queued, 32);
-            }
+        c.base = run.x;
+        c.count = min(run.y - run.x, 64u);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            candidate(c.base + 32 * half + lane, lane + 32 * half < c.count, &c.p[half], &c.left[half]);
+    }
+
+    __device__ __forceinline__ void look(const struct chunk &c)
+    {
+        enqueue(c.base + lane, c.p[0], c.left[0]);
+        if (c.count > 32)
+            enqueue(c.base + 32 + lane, c.p[1], c.left[1]);
+        while (queued >= 32) {
+            queued -= 32;
+            apply(queued, 32);
         }
     }
 
-    /* ---- as pair_scan() asks ---- */
+    /* ---- callbacks of pair_scan() ---- */
 
     __device__ __forceinline__ void begin(int x, int y, int z)
     {
-        __syncwarp(); /* the box of the image before has been read */
+        __syncwarp(); /* the previous image's box has been read */
         image[0] = x;
         image[1] = y;
         image[2] = z;
         shifted = x || y || z;
-        own_apart = pair.itself && !shifted;
+        own_apart = APART && pair.itself && !shifted;
         float at[3], rest[3];
 #pragma unroll
         for (int d = 0; d < 3; d++) {
@@ -284,11 +294,11 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
         if (lane == 0)
             q.box = box;
         __syncwarp();
-        if (own_apart && part.first == 0)
+        if (APART && own_apart && part.first == 0)
             own_pairs();
     }
 
-    /* What is left in the queue, filled up. */
+    /* Process the rest of the queue, padded. */
     __device__ __forceinline__ void end()
     {
         if (queued > 0) {
@@ -301,15 +311,29 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
         action().ending();
     }
 
+    /* The next points are loaded while the present ones are processed. */
     __device__ __forceinline__ void runs(uint32_t from, uint32_t to)
     {
-        for (unsigned rows = __ballot_sync(ALL_LANES, to > from); rows; rows &= rows - 1) {
-            const int row = __ffs((int)rows) - 1;
-            uint2 run = {__shfl_sync(ALL_LANES, from, row), __shfl_sync(ALL_LANES, to, row)};
-            if (!whole)
-                run = part_clip(part, run);
-            look(run);
-        }
+        unsigned rows = __ballot_sync(ALL_LANES, to > from);
+        uint2 run = {0, 0};
+        struct chunk now;
+        now.count = 0;
+        do {
+            while (run.x == run.y && rows) {
+                const int row = __ffs((int)rows) - 1;
+                run.x = __shfl_sync(ALL_LANES, from, row);
+                run.y = __shfl_sync(ALL_LANES, to, row);
+                rows &= rows - 1;
+                if (!whole)
+                    run = part_clip(part, run);
+            }
+            struct chunk next;
+            fetch(run, next);
+            run.x += next.count;
+            if (now.count > 0)
+                look(now);
+            now = next;
+        } while (now.count > 0);
     }
 
     /* ---- a task ---- */

@@ -10,7 +10,7 @@ static const char what[] = "Sums over pairs of points";
 
 /* ---- laws ---- */
 
-/* 1 / r^power less a polynomial, which is nought of a law that is cut off. */
+/* 1 / r^power minus a polynomial, which is 0 for a law with a cut-off. */
 static bool is_hot(const struct range_law *law, int power)
 {
     if (!law)
@@ -33,6 +33,33 @@ static struct pair_poly poly_of(const struct range_law *law, bool hot)
     return poly;
 }
 
+/* The polynomial of a hot law in the softened square, with its sign. False: in float32 it is not accurate enough for
+ * the law, or its coefficients overflow. */
+static bool direct_poly(const struct range_law *law, struct pair_poly *poly)
+{
+    double c[DIRECT + 1] = {0}, sizes = 0, largest = 0;
+    if (!law || law->params.form == RANGE_INVERSE)
+        return true;
+    if (law->degree > DIRECT)
+        return false;
+    const double reach2 = law->params.reach * law->params.reach, soft2 = law->params.soft * law->params.soft;
+    const double slope = -2 / reach2, start = 1 - slope * soft2;
+    for (int d = law->degree; d >= 0; d--) { /* c = c (start + slope x) + the next */
+        for (int i = DIRECT; i >= 0; i--)
+            c[i] = c[i] * start + (i > 0 ? c[i - 1] * slope : 0);
+        c[0] -= (double)law->c[d];
+    }
+    double power = 1;
+    for (int i = 0; i <= DIRECT; i++, power *= reach2 + soft2) {
+        sizes += fabs(c[i]) * power;
+        largest = fmax(largest, fabs((double)law->c[0]));
+        if (c[i] != 0 && !(fabs(c[i]) > 1e-30 && fabs(c[i]) < 1e30))
+            return false;
+        poly->c[i] = (float)c[i];
+    }
+    return sizes * 0x1p-24 <= fmax(0.1 * law->params.error, 0x1p-20) * largest;
+}
+
 static struct pair_laws_gpu laws_of(const struct range_pair_sums *sums, bool hot)
 {
     const struct range_law *v = sums->vector_law, *s = sums->scalar_law;
@@ -42,6 +69,12 @@ static struct pair_laws_gpu laws_of(const struct range_pair_sums *sums, bool hot
     memset(&l, 0, sizeof l);
     l.vectors = poly_of(v, hot);
     l.scalars = poly_of(s, hot);
+    struct pair_poly direct[2] = {l.vectors, l.scalars};
+    l.direct = hot && direct_poly(v, &direct[0]) && direct_poly(s, &direct[1]);
+    if (l.direct) {
+        l.vectors = direct[0];
+        l.scalars = direct[1];
+    }
     l.degree = std::max(v ? v->degree : 0, s ? s->degree : 0);
     l.slope = (float)slope;
     l.start = (float)(1 - slope * p->soft * p->soft);
@@ -70,21 +103,27 @@ struct sum_job {
     sum_kernel kernel;
 };
 
-template <bool SPLINE, bool SCALARS> static sum_kernel hot_kernel(int degree)
+template <enum softening SOFT, bool SCALARS> static sum_kernel hot_kernel(int degree, bool direct)
 {
-    return degree <= 6    ? sum_pairs<false, 6, SPLINE, SCALARS>
-           : degree <= 9  ? sum_pairs<false, 9, SPLINE, SCALARS>
-           : degree <= 11 ? sum_pairs<false, 11, SPLINE, SCALARS>
-                          : sum_pairs<false, RANGE_DEGREE_MOST, SPLINE, SCALARS>;
+    return direct         ? sum_pairs<false, DIRECT, SOFT, SCALARS>
+           : degree <= 9  ? sum_pairs<false, 9, SOFT, SCALARS>
+           : degree <= 11 ? sum_pairs<false, 11, SOFT, SCALARS>
+                          : sum_pairs<false, RANGE_DEGREE_MOST, SOFT, SCALARS>;
+}
+
+template <enum softening SOFT> static sum_kernel soft_kernel(const struct pair_laws_gpu *laws, bool scalars)
+{
+    return scalars ? hot_kernel<SOFT, true>(laws->degree, laws->direct)
+                   : hot_kernel<SOFT, false>(laws->degree, laws->direct);
 }
 
 static sum_kernel kernel_of(bool doubles, bool hot, const struct pair_laws_gpu *laws, bool scalars)
 {
     if (!hot)
-        return doubles ? sum_pairs<true, ANY, false, false> : sum_pairs<false, ANY, false, false>;
-    if (laws->spline2 > 0)
-        return scalars ? hot_kernel<true, true>(laws->degree) : hot_kernel<true, false>(laws->degree);
-    return scalars ? hot_kernel<false, true>(laws->degree) : hot_kernel<false, false>(laws->degree);
+        return doubles ? sum_pairs<true, ANY, SOFT_NONE, false> : sum_pairs<false, ANY, SOFT_NONE, false>;
+    return laws->spline2 > 0 ? soft_kernel<SOFT_SPLINE>(laws, scalars)
+           : laws->soft2 > 0 ? soft_kernel<SOFT_PLUMMER>(laws, scalars)
+                             : soft_kernel<SOFT_NONE>(laws, scalars);
 }
 
 static int launch_sums(void *of, uint64_t begin, uint32_t tasks)

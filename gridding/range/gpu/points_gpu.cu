@@ -1,4 +1,4 @@
-/* points_gpu.cu: points in compact bins on a GPU: made, told of, partitioned at a depth. */
+/* points_gpu.cu: points in compact bins on a GPU: creation, description, partition at a depth. */
 #include "gridding/range/gpu/cells_gpu.cuh"
 #include "gridding/range/gpu/points_gpu.cuh"
 
@@ -15,7 +15,7 @@ enum { THREADS = 256 };
 
 /* ---- memory ---- */
 
-/* What the driver's pool may round an allocation up to. */
+/* The granularity of the driver's pool. */
 enum { POOL_ROUNDING = 512, ALLOCATIONS = 16 };
 
 static size_t place_bytes(bool fine)
@@ -51,10 +51,10 @@ void points_gpu_memory(const struct dev *dev, const struct range_points_params *
     const bool fine = params->at_double, scaled = params->scale;
     const size_t n = params->inputs, room = room_bytes(params->box.dim, n, fine, scaled);
     size_t sort = 0;
-    /* Without an answer creation fails as well, and says why. */
+    /* If this fails, creation fails as well, and reports the reason. */
     if (gpu_enter((const struct gpu *)dev->state) || sort_bytes(n, bins.all, &sort))
         sort = 2 * n * sizeof(uint32_t);
-    /* The first places of bins are held by the host as well. */
+    /* The host has a copy of the bins' starts. */
     memory->points = sizeof(struct points_gpu) + room + n * sizeof(uint32_t) + 2 * (bins.all + 1) * sizeof(uint32_t) +
                      (size_t)ALLOCATIONS * POOL_ROUNDING;
     memory->create = memory->points + room + 3 * n * sizeof(uint32_t) + sort;
@@ -88,9 +88,9 @@ static int make_arrays(struct points_gpu *p, uint32_t count, bool fine, bool sca
     return 0;
 }
 
-/* ---- making points ---- */
+/* ---- creation of points ---- */
 
-/* The input, as it was given. */
+/* The input. */
 struct raw_points {
     const float *at;
     const double *fine;
@@ -163,7 +163,7 @@ static __global__ void place_points(points_view p, raw_points raw, placed to)
         to.scale[place] = raw.scale[i];
 }
 
-/* Bins' firsts come to the host, which counts what they hold. */
+/* Copy the bins' starts to the host, and count their points. */
 static int count_bins(struct points_gpu *p)
 {
     const int rc = gpu_download(p->gpu, p->host_first, p->first, ((size_t)p->view.all + 1) * sizeof *p->host_first);
@@ -175,7 +175,7 @@ static int count_bins(struct points_gpu *p)
     return rc;
 }
 
-/* What making points takes beside them; given back at the end. */
+/* Temporary memory of the creation, released at its end. */
 struct making {
     void *raw, *sort;
     uint32_t *key[2], *index;
@@ -212,7 +212,7 @@ static int sort_points(struct points_gpu *p, const raw_points &raw, struct makin
     return gpu_launched(what);
 }
 
-/* The arrays of `params` to the device, and from there into bins. */
+/* Upload the arrays of `params`, and sort them into bins. */
 static int fill(struct points_gpu *p, const struct range_points_params *params, struct making *m)
 {
     const size_t n = params->inputs, dim = (size_t)params->box.dim;

@@ -1,5 +1,5 @@
-/* points_gpu.cuh: points in compact bins on a GPU, and the inside of its sums (gridding/range/sums.h). Only the GPU's
- * leaf of these sums includes this.
+/* points_gpu.cuh: points in compact bins on a GPU, and its functions behind gridding/range/sums.h. Only the GPU's leaf
+ * of these sums includes this.
  *
  * Bins and the order within them are those of the CPU's points (points_cpu.h): sorted by bin, stably, x fastest; the
  * order within a bin is the order of the input. */
@@ -10,17 +10,17 @@
 #include "gridding/range/point_bins.h"
 #include "gridding/range/sums_leaf.h"
 
-/* What a kernel reads of points; passed by value. Arrays are the device's, in the order of the bins. */
+/* The arrays that a kernel reads; passed by value. Device memory, in the order of the bins. */
 struct points_view {
     struct range_box box;
-    int bins[3];            /* along each axis; 1 beyond dim */
-    double edge[3];         /* of a bin; of an open axis, the outermost bins hold what lies beyond, too */
+    int bins[3];            /* along each axis; 1 from dim on */
+    double edge[3];         /* of a bin; the outermost bins of an open axis include all points outside */
     uint32_t all;           /* bins */
     uint32_t count;         /* points */
     size_t inputs;          /* the stride of a channel's values */
-    const uint32_t *first;  /* [all + 1]: where a bin's points begin */
-    const float *at[3];     /* [count]: positions; NULL beyond dim, and where they were given as doubles .. */
-    const double *fine[3];  /* .. which then are here */
+    const uint32_t *first;  /* [all + 1]: start of each bin's points */
+    const float *at[3];     /* [count]: positions; NULL from dim on, and if they were given as doubles .. */
+    const double *fine[3];  /* .. which are then here */
     const float *scale;     /* [count]; NULL: all 1 */
     const uint32_t *source; /* [count]: index in the input */
 };
@@ -32,15 +32,15 @@ struct points_gpu {
     struct gpu *gpu; /* its stream orders all work */
     struct dev *dev;
     size_t occupied, largest; /* bins with points, and the most points of one */
-    size_t bytes;             /* of device memory held */
+    size_t bytes;             /* of device memory */
     float widest;             /* the largest scale */
-    int depth; /* the view holds every point, whatever the depth; as in range_points_params: > 0, or one of RANGE_DEPTH_
+    int depth; /* as in range_points_params: > 0, or one of RANGE_DEPTH_; the view contains all points in any case
                 */
-    uint32_t *first, *source; /* owned: as in the view */
-    void *room;               /* owned: positions and scales */
-    uint32_t *host_first;     /* [all + 1], the host's copy */
-    struct points_past *past; /* of leaf.cu: the CPU's share of sums to and from grids; NULL: none */
-    /* Owned: what sums over pairs read; made by the first of them, which sees the points as const. */
+    uint32_t *first, *source;         /* owned: those of the view */
+    void *room;                       /* owned: positions and scales */
+    uint32_t *host_first;             /* [all + 1], the host's copy */
+    struct points_overflow *overflow; /* for leaf.cu: the CPU's share of sums to and from grids; NULL: none */
+    /* Owned: the cells for sums over pairs; created by the first of them, for which the points are const. */
     mutable struct pair_cells *cells;
 };
 
@@ -64,7 +64,8 @@ static __device__ __forceinline__ double points_at(const struct points_view &p, 
     return p.fine[d] ? p.fine[d][i] : (double)p.at[d][i];
 }
 
-/* The bins of axis d that [low, high] (positions) touches; counted on through the images of a periodic axis. */
+/* The bins of axis d that [low, high] (positions) touches, numbered continuously through the images of a periodic axis.
+ */
 static __host__ __device__ __forceinline__ struct bin_span points_span(const struct points_view &p, int d, double low,
                                                                        double high)
 {
@@ -75,14 +76,14 @@ static __host__ __device__ __forceinline__ struct bin_span points_span(const str
     return point_span(p.box.origin[d], p.edge[d], p.bins[d], p.box.periodic[d], low, high);
 }
 
-/* The number of a bin, of places within the box. */
+/* The number of a bin, from its indices within the box. */
 static __host__ __device__ __forceinline__ uint32_t points_bin(const struct points_view &p, uint32_t x, uint32_t y,
                                                                uint32_t z)
 {
     return (z * (uint32_t)p.bins[1] + y) * (uint32_t)p.bins[0] + x;
 }
 
-/* ---- the sums: as the functions of struct range_leaf, all on the GPU ---- */
+/* ---- the functions of struct range_leaf, entirely on the GPU ---- */
 
 int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                      const struct listener *listener);

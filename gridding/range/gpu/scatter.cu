@@ -1,15 +1,20 @@
 /* scatter.cu: sums of points to grids on a GPU (gridding/range/sums.h).
  *
- * The grid is cut into tiles, and a block sums one tile from the points near it, in the order of their bins: nobody
- * else writes these nodes, and the bits are the same on every run. The block lists the points that reach the tile in
- * shared memory, at most LIST at a time and as often as it takes. Each warp has a part of the tile: it goes through the
- * list, takes up 32 points that reach its own nodes, and puts down for each what the nodes share: squared distances, or
- * weights, along each axis. Then every lane adds the 32 points to the DEEP nodes that it has.
+ * Three laws have kernels of their own on 3-D grids of one channel: t^2 / r and Gaussians cut to spheres
+ * (scatter_nodes.cuh), and Gaussians cut to cubes if an error of 5e-4 is allowed (scatter_cubes.cuh). All others are
+ * summed as follows.
+ *
+ * The grid is divided into tiles, and a block sums one tile from the points near it, in the order of their bins: no
+ * other block writes these nodes, and the bits are the same on every run. The block lists the points that reach the
+ * tile in shared memory, at most LIST at a time and as often as it takes. Each warp has a part of the tile: it scans
+ * the list, selects 32 points that reach its own nodes, and stores for each a record of what the nodes share: squared
+ * distances, or weights, along each axis. Then every lane adds the 32 points to its DEEP nodes.
  *
  * A tile with more than `depth` points near is cut into parts: each sums into a slot, and slots are added to the grid
- * in the order of the parts. Float32 sums of at most LIST points are made apart and then added, so that the error of
- * dense bins grows slowly. */
+ * in the order of the parts. At most LIST points are summed separately in float32 before they are added, so that the
+ * error of dense bins grows slowly. */
 #include "gridding/range/gpu/points_gpu.cuh"
+#include "gridding/range/gpu/scatter_cubes.cuh"
 #include "gridding/range/gpu/scatter_tiles.cuh"
 
 #include <cstdlib>
@@ -25,11 +30,12 @@ using sum_kernel = void (*)(scatter_job, sums_work);
 struct kernel {
     sum_kernel run;
     size_t shared;
+    unsigned threads;
 };
 
 template <int WAY, int CHANNELS, bool SOLID> struct kernel kernel_of()
 {
-    const struct kernel k = {sum_tiles<WAY, CHANNELS, SOLID>, sizeof(block_memory<WAY, CHANNELS, SOLID>)};
+    const struct kernel k = {sum_tiles<WAY, CHANNELS, SOLID>, sizeof(block_memory<WAY, CHANNELS, SOLID>), THREADS};
     return k;
 }
 
@@ -42,13 +48,22 @@ bool is_coulomb(const struct range_law *law)
            fabsf(law->c[2] / law->c[0] - 1) < 1e-6f;
 }
 
-enum way way_of(const struct range_law *law, bool solid, int channels)
+/* From which error on cubes are summed by tensor cores: each of four roundings to halves has 2e-4 (rms). */
+const double TENSOR_TOLERANCE = 5e-4;
+
+/* quick: points can be packed. */
+enum way way_of(const struct range_law *law, bool quick)
 {
     if (law->params.form == RANGE_SEPARABLE)
-        return WAY_SEPARABLE;
+        return quick && law->exponential && law->params.tolerance >= TENSOR_TOLERANCE ? WAY_CUBES : WAY_SEPARABLE;
     if (law->params.form == RANGE_RADIAL)
-        return law->exponential && solid && channels == 1 ? WAY_GAUSSIAN : WAY_RADIAL;
-    return is_coulomb(law) && solid && channels == 1 ? WAY_COULOMB : WAY_INVERSE;
+        return quick && law->exponential ? WAY_GAUSSIAN : WAY_RADIAL;
+    return quick && is_coulomb(law) ? WAY_COULOMB : WAY_INVERSE;
+}
+
+bool is_packed(enum way way)
+{
+    return way == WAY_GAUSSIAN || way == WAY_COULOMB || way == WAY_CUBES;
 }
 
 struct kernel kernel_for(enum way way, bool solid, bool single)
@@ -63,24 +78,45 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
     case WAY_RADIAL:
         return single ? kernel_of<WAY_RADIAL, 1, true>() : kernel_of<WAY_RADIAL, TOGETHER, true>();
     case WAY_GAUSSIAN:
-        return kernel_of<WAY_GAUSSIAN, 1, true>();
+        return {sum_nodes<WAY_GAUSSIAN>, sizeof(nodes_memory), THREADS};
     case WAY_COULOMB:
-        return kernel_of<WAY_COULOMB, 1, true>();
+        return {sum_nodes<WAY_COULOMB>, sizeof(nodes_memory), THREADS};
+    case WAY_CUBES:
+        return {sum_cubes, sizeof(cubes_memory), CUBE_THREADS};
     default:
         return single ? kernel_of<WAY_INVERSE, 1, true>() : kernel_of<WAY_INVERSE, TOGETHER, true>();
     }
 }
 
 /* The nodes of a tile, and its warps, along each axis. */
-void lay_tiles(const struct range_box *box, struct scatter_job *job)
+void lay_tiles(const struct range_box *box, bool cubes, struct scatter_job *job)
 {
     static const int warps[3][3] = {{8, 1, 1}, {2, 4, 1}, {2, 2, 2}};
     static const int edges[3][3] = {{32, 8, 1}, {32, 8, 1}, {8, 4, 8}};
     for (int d = 0; d < 3; d++) {
         job->warp[d] = warps[box->dim - 1][d];
-        job->tile[d] = job->warp[d] * edges[box->dim - 1][d];
+        job->tile[d] = cubes ? (int)CUBE_SIDE : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
     }
+}
+
+enum { PACKED_BITS_LEAST = 19, PACKED_BITS_MOST = 24, ROWS_MOST = 1 << 30 };
+
+/* The binary digits of a node's part that a packed place has; 0: points cannot be packed so that float32 would lose no
+ * more, or they have more rows of bins near a tile than 32 bits can number. */
+int packed_bits(const struct points_gpu *p, double widest)
+{
+    const struct points_view *v = &p->view;
+    double rows = 1;
+    int bits = PACKED_BITS_MOST;
+    for (int d = 0; d < 3; d++) {
+        const double cells = v->box.cells[d], reach = widest / v->box.spacing[d];
+        const double range = (v->box.periodic[d] ? 2 : 1) * cells + 2 * reach + 68;
+        while (bits > 0 && ldexp(range, bits) > 2147483647.0)
+            bits--;
+        rows *= ((double)CUBE_SIDE + 2 * reach) * v->box.spacing[d] / v->edge[d] + 3;
+    }
+    return bits < PACKED_BITS_LEAST || rows > ROWS_MOST ? 0 : bits;
 }
 
 struct scatter_job job_of(const struct points_gpu *p, const struct range_law *law)
@@ -94,10 +130,14 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     for (int d = 0; d < 3; d++) {
         job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
         job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
+        job.width[d] = (float)job.spacing[d];
         job.nodes_of[d] = 1 / p->view.box.spacing[d];
         job.nodes *= (size_t)p->view.box.cells[d];
     }
-    lay_tiles(&p->view.box, &job);
+    job.reach = (float)law->params.reach;
+    job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
+    job.bits = packed_bits(p, job.widest);
+    job.step = (float)ldexp(1, -job.bits);
     return job;
 }
 
@@ -105,20 +145,20 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
 const size_t SLOTS = 1024;
 const unsigned long long DEPTH_AUTO = 8192, DEPTH_LEAST = 256;
 
-/* A sum under way. */
+/* The state of a sum. */
 struct scatter {
     const struct points_gpu *points;
     struct scatter_job job;
+    enum way way;
     struct kernel kernel;
     size_t tiles;
     struct near_sums sums;     /* of all tiles */
-    unsigned long long *near;  /* the host's: points near each tile; NULL: nobody asks for them */
+    unsigned long long *near;  /* host: points near each tile; NULL: not needed */
     unsigned long long depth;  /* of a part */
-    unsigned long long pace;   /* points near, of the tiles that are summed between
-                                  two looks at the listener */
+    unsigned long long pace;   /* points near the tiles that are summed between two calls of the listener */
     struct sums_task *tasks;   /* the host's, [SLOTS] */
     struct sums_group *groups; /* the host's, [SLOTS] */
-    void *device_tasks, *device_groups, *device_near;
+    void *device_tasks, *device_groups, *device_near, *device_place, *device_values;
     float *slots;
     const struct listener *listener;
     size_t done, most;
@@ -153,7 +193,24 @@ int tell(struct scatter *s)
     return rc;
 }
 
-/* Points near each tile, which come to the host where it cuts tiles, or looks at the listener between some of them. */
+/* Points as packed ways read them. */
+int pack(struct scatter *s, unsigned *largest)
+{
+    struct gpu *gpu = s->points->gpu;
+    const uint32_t count = s->job.points.count;
+    int rc = gpu_alloc(gpu, count * sizeof *s->job.place, &s->device_place, what);
+    if (!rc)
+        rc = gpu_alloc(gpu, count * sizeof *s->job.packed, &s->device_values, what);
+    if (rc || count == 0)
+        return rc;
+    s->job.place = (const int4 *)s->device_place;
+    s->job.packed = (const float *)s->device_values;
+    pack_points<<<gpu_blocks(count, THREADS), THREADS, 0, gpu->stream>>>(s->job, (int4 *)s->device_place,
+                                                                         (float *)s->device_values, largest);
+    return gpu_launched(what);
+}
+
+/* Points near each tile, copied to the host if tiles are cut, or if the listener is called between some of them. */
 int count_points(struct scatter *s)
 {
     struct gpu *gpu = s->points->gpu;
@@ -164,6 +221,8 @@ int count_points(struct scatter *s)
     unsigned long long *near = (unsigned long long *)s->device_near;
     near_sums *sums = (near_sums *)(near + s->tiles);
     rc = gpu_check(cudaMemsetAsync(sums, 0, sizeof *sums, gpu->stream), what);
+    if (!rc && is_packed(s->way))
+        rc = pack(s, &sums->largest);
     if (rc)
         return rc;
     count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles, near, sums);
@@ -205,6 +264,8 @@ void end(struct scatter *s)
     gpu_release(gpu, s->device_tasks);
     gpu_release(gpu, s->device_groups);
     gpu_release(gpu, s->device_near);
+    gpu_release(gpu, s->device_place);
+    gpu_release(gpu, s->device_values);
     gpu_release(gpu, s->slots);
     free(s->near);
     free(s->tasks);
@@ -215,7 +276,7 @@ int run(struct scatter *s, const void *tasks, size_t first, size_t count)
 {
     const struct sums_work work = {(const struct sums_task *)tasks, s->slots,
                                    (const unsigned long long *)s->device_near, s->depth, (uint32_t)first};
-    s->kernel.run<<<(unsigned)count, THREADS, s->kernel.shared, s->points->gpu->stream>>>(s->job, work);
+    s->kernel.run<<<(unsigned)count, s->kernel.threads, s->kernel.shared, s->points->gpu->stream>>>(s->job, work);
     return gpu_launched(what);
 }
 
@@ -235,7 +296,7 @@ int sum_light(struct scatter *s)
     return rc;
 }
 
-/* The next parts of heavy tiles: from point *from of tile *tile on. Returns how many. */
+/* The next parts of heavy tiles: from point *from of tile *tile on. Returns their number. */
 size_t fill_slots(struct scatter *s, size_t *tile, unsigned long long *from, size_t *groups, unsigned long long *points)
 {
     size_t count = 0;
@@ -307,38 +368,70 @@ int sum_all(struct scatter *s, int channels, int together, const float *values, 
 
 } // namespace
 
+namespace
+{
+
+void begin(struct scatter *s, const struct points_gpu *points, const struct range_law *law, bool quick, int channels)
+{
+    memset(s, 0, sizeof *s);
+    s->points = points;
+    s->job = job_of(points, law);
+    const bool solid = points->view.box.dim == 3, single = channels == 1 && solid;
+    s->way = way_of(law, quick && single && s->job.bits > 0);
+    lay_tiles(&points->view.box, s->way == WAY_CUBES, &s->job);
+    s->tiles = tiles_of(&s->job);
+    const double peak = law->peak;
+    s->job.strength = s->way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
+                      : s->way == WAY_GAUSSIAN ? (float)peak
+                      : s->way == WAY_CUBES    ? (float)(peak * peak * peak)
+                                               : 1;
+    s->kernel = kernel_for(s->way, solid, single);
+    s->depth = depth_of(points->depth);
+    s->pace = (s->way == WAY_RADIAL || s->way == WAY_INVERSE ? 100000ULL : 600000ULL) *
+              (unsigned long long)points->gpu->multiprocessors;
+}
+
+/* Halves hold values relative to the largest; false: that is no number. */
+bool scale_values(struct scatter *s)
+{
+    float largest;
+    memcpy(&largest, &s->sums.largest, sizeof largest);
+    s->job.relative[0] = largest > 0 ? 1 / largest : 1;
+    s->job.relative[1] = largest > 0 ? largest : 1;
+    return s->way != WAY_CUBES || (largest < INFINITY && s->job.relative[0] < INFINITY);
+}
+
+} // namespace
+
 int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                      const struct listener *listener)
 {
     struct scatter s;
-    memset(&s, 0, sizeof s);
-    s.points = (const struct points_gpu *)state;
-    s.job = job_of(s.points, law);
-    s.listener = listener;
-    s.tiles = tiles_of(&s.job);
-    const bool solid = s.points->view.box.dim == 3, single = channels == 1 && solid;
-    const enum way way = way_of(law, solid, channels);
-    s.job.strength = way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
-                     : way == WAY_GAUSSIAN ? (float)law->peak
-                                           : 1;
-    s.kernel = kernel_for(way, solid, single);
-    s.depth = depth_of(s.points->depth);
-    s.pace = (way == WAY_RADIAL || way == WAY_INVERSE ? 100000ULL : 600000ULL) *
-             (unsigned long long)s.points->gpu->multiprocessors;
-    int rc = gpu_enter(s.points->gpu);
-    if (!rc)
-        rc = make(&s);
-    if (!rc)
-        rc = sum_all(&s, channels, single ? 1 : TOGETHER, values, grid);
-    end(&s);
+    int rc = 0;
+    for (bool quick = true, done = false; !done && !rc; quick = false) {
+        begin(&s, (const struct points_gpu *)state, law, quick, channels);
+        s.listener = listener;
+        s.job.values = values;
+        rc = gpu_enter(s.points->gpu);
+        if (!rc)
+            rc = make(&s);
+        done = scale_values(&s);
+        if (!rc && done)
+            rc = sum_all(&s, channels, s.points->view.box.dim == 3 && channels == 1 ? 1 : TOGETHER, values, grid);
+        end(&s);
+    }
     return rc;
 }
 
-size_t sums_gpu_scatter_bytes(const struct range_box *box)
+size_t sums_gpu_scatter_bytes(const struct range_box *box, size_t inputs)
 {
     struct scatter_job job;
-    lay_tiles(box, &job);
-    /* Lists are held by the host as well. */
-    return slots_bytes(&job) + 2 * ((tiles_of(&job) + 2) * sizeof(unsigned long long) +
-                                    SLOTS * (sizeof(struct sums_task) + sizeof(struct sums_group)));
+    const bool solid = box->dim == 3;
+    lay_tiles(box, false, &job);
+    const size_t tiles = tiles_of(&job); /* the smaller ones, of the smaller slots */
+    lay_tiles(box, solid, &job);
+    /* The host has lists as well. */
+    return slots_bytes(&job) + (solid ? inputs * (sizeof(int4) + sizeof(float)) : 0) + 4096 +
+           2 * ((tiles + 4) * sizeof(unsigned long long) +
+                SLOTS * (sizeof(struct sums_task) + sizeof(struct sums_group)));
 }

@@ -1,4 +1,4 @@
-/* scatter_near.cuh: a sum of points to a grid as its kernels see it (scatter.cu), and the rows of bins near a tile. */
+/* scatter_near.cuh: arguments of the kernels of sums to a grid (scatter.cu), and the rows of bins near a tile. */
 #ifndef MRIRECON_SCATTER_NEAR_CUH
 #define MRIRECON_SCATTER_NEAR_CUH
 
@@ -10,18 +10,19 @@ namespace
 
 enum { WARPS = 8, THREADS = 32 * WARPS, DEEP = 8, LIST = 512, LINES = THREADS, TOGETHER = 4 };
 
-/* How a law is summed. */
+/* The ways to sum a law. */
 enum way {
     WAY_SEPARABLE,
     WAY_RADIAL,
-    WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes
-                   */
     WAY_INVERSE,
-    WAY_COULOMB /* inverse, t^2 / r, which is 0 at the reach */
+    /* Of one channel on a 3-D grid, from packed points: */
+    WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes */
+    WAY_COULOMB,  /* inverse, t^2 / r, which is 0 at the reach */
+    WAY_CUBES     /* separable and exponential, by tensor cores */
 };
 
-/* The nodes of a warp: SIDE along x, lanes / SIDE along the second axis, DEEP along the third, one lane's. In 2-D and
- * 1-D the second is one that is not there. */
+/* The nodes of a warp: SIDE along x, lanes / SIDE along the second axis, DEEP along the third, those of one lane. In
+ * 2-D and 1-D the second axis has one node. */
 template <bool SOLID> struct shape {
     enum { SIDE = SOLID ? 8 : 32, ROWS = 32 / SIDE };
     enum { FIRST = 0, SECOND = SOLID ? 1 : 2, THIRD = SOLID ? 2 : 1 }; /* axes */
@@ -39,8 +40,18 @@ struct scatter_job {
     int channels;        /* of this pass, at most TOGETHER */
     const float *values; /* of its first channel, as grid */
     float *grid;
-    float strength; /* what sums are multiplied by: WAY_COULOMB: the law is
-                       strength t^2 / sqrt(u2); WAY_GAUSSIAN: its peak */
+    /* Factor of sums. WAY_COULOMB: the law is strength t^2 / sqrt(u2); WAY_GAUSSIAN: its peak; WAY_CUBES: that of three
+     * axes. */
+    float strength;
+    /* Of packed points: */
+    const int4 *place;   /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale */
+    const float *packed; /* [count]: values */
+    int bits;
+    float step;        /* 2^-bits */
+    float width[3];    /* spacing */
+    float reach;       /* the law's */
+    float root_rate;   /* the square root of law.rate, over the reach */
+    float relative[2]; /* WAY_CUBES: what makes the largest value 1, and its inverse */
 };
 
 /* ---- the rows of bins near a tile ---- */
@@ -51,15 +62,21 @@ struct near_bins {
     long rows;   /* in all: one for each y, z and image of x */
 };
 
+/* The bins of axis d near a tile. */
+__device__ struct bin_span near_span_of(const scatter_job &job, const int low[3], int d)
+{
+    const points_view &p = job.points;
+    const int last = min(low[d] + job.tile[d], p.box.cells[d]) - 1;
+    return points_span(p, d, p.box.origin[d] + low[d] * p.box.spacing[d] - job.widest,
+                       p.box.origin[d] + last * p.box.spacing[d] + job.widest);
+}
+
 __device__ struct near_bins near_bins_of(const scatter_job &job, const int low[3])
 {
     const points_view &p = job.points;
     struct near_bins n;
-    for (int d = 0; d < 3; d++) {
-        const int last = min(low[d] + job.tile[d], p.box.cells[d]) - 1;
-        n.span[d] = points_span(p, d, p.box.origin[d] + low[d] * p.box.spacing[d] - job.widest,
-                                p.box.origin[d] + last * p.box.spacing[d] + job.widest);
-    }
+    for (int d = 0; d < 3; d++)
+        n.span[d] = near_span_of(job, low, d);
     n.images = image_of(n.span[0].to, p.bins[0]) - image_of(n.span[0].from, p.bins[0]) + 1;
     n.rows = n.images * (n.span[1].to - n.span[1].from + 1) * (n.span[2].to - n.span[2].from + 1);
     return n;
@@ -94,12 +111,29 @@ __device__ void tile_low(const scatter_job &job, uint32_t tile, int low[3])
     low[2] = (int)(tile / (uint32_t)job.tiles[0] / (uint32_t)job.tiles[1]) * job.tile[2];
 }
 
-/* What tiles have near: of all together, and of the one that has most. */
+/* What tiles have near: of all together, and of the one that has most; of packed points, the bits of the largest
+ * magnitude of a value. */
 struct near_sums {
     unsigned long long all, most;
+    unsigned largest;
 };
 
-/* A warp for each tile: how many points its rows hold. */
+/* Along one axis: unit times the squared distances of COUNT nodes, `first` and on, from a point `fraction` off the node
+ * that they count from. Returns the least. */
+template <int COUNT>
+__device__ __forceinline__ float node_squares(float first, float fraction, float unit, float u2[COUNT])
+{
+    float least = INFINITY;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const float away = (first + (float)i) - fraction;
+        u2[i] = away * away * unit;
+        least = fminf(least, u2[i]);
+    }
+    return least;
+}
+
+/* A warp per tile: the number of points in its rows. */
 __global__ void count_near(const __grid_constant__ scatter_job job, uint32_t tiles, unsigned long long *near,
                            near_sums *sums)
 {

@@ -1,4 +1,4 @@
-/* scatter_record.cuh: what a warp puts down of a point, and how a lane adds it to its nodes (scatter.cu). */
+/* scatter_record.cuh: a warp's record of a point, and its addition to a lane's nodes (scatter.cu). */
 #ifndef MRIRECON_SCATTER_RECORD_CUH
 #define MRIRECON_SCATTER_RECORD_CUH
 
@@ -23,13 +23,11 @@ struct row_list {
     int image[3][LINES];
 };
 
-/* What a warp puts down for each of 32 points: along the third axis, the first and the second. */
+/* A warp's record of each of 32 points: along the third axis, the first and the second. */
 template <int WAY, bool SOLID> struct record {
     enum {
         NODES = shape<SOLID>::SIDE + shape<SOLID>::ROWS + DEEP,
-        KINDS = WAY == WAY_GAUSSIAN ? 2 : 1, /* squares, and weights */
-        FLOATS = KINDS * NODES,
-        STRIDE = FLOATS % 8 == 4 ? FLOATS : (FLOATS + 3) / 8 * 8 + 4 /* 16-byte accesses of 8 lanes fill the banks */
+        STRIDE = NODES % 8 == 4 ? NODES : (NODES + 3) / 8 * 8 + 4 /* 16-byte accesses of 8 lanes fill the banks */
     };
 };
 
@@ -38,21 +36,21 @@ template <int WAY, int CHANNELS, bool SOLID> struct block_memory {
     struct row_list rows;
     alignas(16) float record[WARPS][32][record<WAY, SOLID>::STRIDE];
     float value[WARPS][32][CHANNELS];
-    uint16_t taken[WARPS][64]; /* places in the list */
+    uint16_t taken[WARPS][64]; /* indices into the list */
     uint32_t held[WARPS];
     typename cub::BlockScan<unsigned long long, THREADS>::TempStorage scan;
 };
 
 /* ---- a warp's nodes ---- */
 
-/* A lane's view of the sum: where its warp's nodes begin, counted from the tile's first, and what it has added up. */
+/* A lane's part of the sum: its warp's first node, relative to the tile's, and its sums. */
 template <int CHANNELS> struct warp_nodes {
     int low[3];
     int edge[3];
     float sum[CHANNELS][DEEP];
 };
 
-/* Whether a node lies within reach, exactly. */
+/* Whether a node is within reach, exactly. */
 __device__ __noinline__ bool within_reach(const scatter_job &job, const double at[3], double scale, const int node[3])
 {
     double sum = 0;
@@ -64,22 +62,14 @@ __device__ __noinline__ bool within_reach(const scatter_job &job, const double a
     return sum < __dmul_rn(reach, reach);
 }
 
-/* What float32 can err by in u2, and more. */
+/* More than the error of u2 in float32. */
 #define DOUBT 1e-6f
 
 /* Along one axis: u2 at nodes low to low + COUNT, of a point at `at`. Returns the least. */
 template <int COUNT> __device__ __forceinline__ float squares(double at, int low, float unit, float u2[COUNT])
 {
     const double base = rint(at);
-    const float first = (float)(low - base), fraction = (float)(at - base);
-    float least = INFINITY;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        const float away = (first + (float)i) - fraction;
-        u2[i] = away * away * unit;
-        least = fminf(least, u2[i]);
-    }
-    return least;
+    return node_squares<COUNT>((float)(low - base), (float)(at - base), unit, u2);
 }
 
 template <int COUNT> __device__ __forceinline__ void put(const float *from, float *to)
@@ -94,8 +84,8 @@ template <int COUNT> __device__ __forceinline__ void put(const float *from, floa
     }
 }
 
-/* A separable law's weights from squares: 0 beyond reach, 1 along an axis that is not there. A node that float32 cannot
- * place is looked at in double precision. */
+/* A separable law's weights from squares: 0 beyond reach, 1 along an unused axis. A node that float32 cannot decide is
+ * decided in double precision. */
 template <int COUNT>
 __device__ __forceinline__ void axis_weights(const scatter_job &job, double at, double scale, int d, int low,
                                              const float u2[COUNT], float *to)
@@ -118,17 +108,7 @@ __device__ __forceinline__ void axis_weights(const scatter_job &job, double at, 
     put<COUNT>(weight, to);
 }
 
-template <int COUNT>
-__device__ __forceinline__ void exponential_weights(const scatter_job &job, const float u2[COUNT], float *to)
-{
-    float weight[COUNT];
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        weight[i] = law_exp2(-job.law.rate * u2[i]);
-    put<COUNT>(weight, to);
-}
-
-/* What the nodes of a point share, as a lane makes it. */
+/* A lane's part of a record. */
 template <bool SOLID> struct axes {
     float side[shape<SOLID>::SIDE], row[shape<SOLID>::ROWS], deep[DEEP];
 };
@@ -144,12 +124,12 @@ __device__ __forceinline__ float make_axes(const scatter_job &job, const double 
            squares<DEEP>(at[C], low[C], unit * job.spacing2[C], x.deep);
 }
 
-/* A record: along the third axis, the first and the second; of a Gaussian, weights behind squares. */
+/* A record: along the third axis, the first and the second. */
 template <int WAY, bool SOLID>
 __device__ __forceinline__ void put_record(const scatter_job &job, const double at[3], float scale, const int low[3],
                                            const axes<SOLID> &x, float *r)
 {
-    enum { SIDE = shape<SOLID>::SIDE, ROWS = shape<SOLID>::ROWS, NODES = record<WAY, SOLID>::NODES };
+    enum { SIDE = shape<SOLID>::SIDE, ROWS = shape<SOLID>::ROWS };
     enum { A = shape<SOLID>::FIRST, B = shape<SOLID>::SECOND, C = shape<SOLID>::THIRD };
     if (WAY == WAY_SEPARABLE) {
         axis_weights<DEEP>(job, at[C], scale, C, low[C], x.deep, r);
@@ -160,11 +140,6 @@ __device__ __forceinline__ void put_record(const scatter_job &job, const double 
     put<DEEP>(x.deep, r);
     put<SIDE>(x.side, r + DEEP);
     put<ROWS>(x.row, r + DEEP + SIDE);
-    if (WAY == WAY_GAUSSIAN) {
-        exponential_weights<DEEP>(job, x.deep, r + NODES);
-        exponential_weights<SIDE>(job, x.side, r + NODES + DEEP);
-        exponential_weights<ROWS>(job, x.row, r + NODES + DEEP + SIDE);
-    }
 }
 
 __device__ __forceinline__ void read_deep(const float *from, float to[DEEP])
@@ -179,7 +154,7 @@ __device__ __forceinline__ void read_deep(const float *from, float to[DEEP])
     }
 }
 
-/* t = 1 - u2 of a lane's nodes; where float32 cannot tell whether that is above 0, it is made so or not. Rare. */
+/* t = 1 - u2 of a lane's nodes; if float32 cannot decide whether that is above 0, double precision does. Rare. */
 template <bool SOLID>
 __device__ __noinline__ void settle(const scatter_job &job, const double *x, const double *y, const double *z,
                                     float scale, const int low[3], float t[DEEP])
@@ -197,7 +172,7 @@ __device__ __noinline__ void settle(const scatter_job &job, const double *x, con
         }
 }
 
-/* t of a lane's nodes, settled. */
+/* t of a lane's nodes, with all decided. */
 template <int CHANNELS, bool SOLID>
 __device__ __forceinline__ void read_t(const scatter_job &job, const point_list<CHANNELS> &list, uint32_t place,
                                        const int low[3], const float *r, float t[DEEP])
@@ -213,7 +188,7 @@ __device__ __forceinline__ void read_t(const scatter_job &job, const point_list<
         doubt = fminf(doubt, fabsf(t[k]));
     }
     if (doubt < DOUBT) {
-        float settled[DEEP]; /* apart, that the others stay in registers */
+        float settled[DEEP]; /* separate, so that the others stay in registers */
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             settled[k] = t[k];
@@ -224,13 +199,13 @@ __device__ __forceinline__ void read_t(const scatter_job &job, const point_list<
     }
 }
 
-/* Point i of those put down, of any law but t^2 / r, to a lane's nodes. */
+/* Add a point's record to a lane's nodes. */
 template <int WAY, int CHANNELS, bool SOLID>
 __device__ __forceinline__ void add_point(const scatter_job &job, const point_list<CHANNELS> &list, uint32_t place,
                                           const int low[3], const float *r, const float value[CHANNELS],
                                           float sum[CHANNELS][DEEP])
 {
-    enum { SIDE = shape<SOLID>::SIDE, NODES = record<WAY, SOLID>::NODES };
+    enum { SIDE = shape<SOLID>::SIDE };
     const int lane = threadIdx.x & 31;
     float t[DEEP], weight[DEEP], side = 1;
     if (WAY == WAY_SEPARABLE) {
@@ -238,10 +213,6 @@ __device__ __forceinline__ void add_point(const scatter_job &job, const point_li
         read_deep(r, weight);
     } else {
         read_t<CHANNELS, SOLID>(job, list, place, low, r, t);
-    }
-    if (WAY == WAY_GAUSSIAN) {
-        side = r[NODES + DEEP + lane % SIDE] * r[NODES + DEEP + SIDE + lane / SIDE];
-        read_deep(r + NODES, weight);
     }
     if (WAY == WAY_RADIAL || WAY == WAY_INVERSE) {
         float u2[DEEP];
@@ -264,68 +235,6 @@ __device__ __forceinline__ void add_point(const scatter_job &job, const point_li
             if (WAY == WAY_SEPARABLE || t[k] > 0)
                 sum[c][k] = fmaf(weight[k], of, sum[c][k]);
     }
-}
-
-/* ---- t^2 / r ---- */
-
-/* Points are put down by the sign of their values: first those above 0, then those below, each with u2 divided by the
- * value's square, so that 1 / sqrt(u2) has the value in it; then those for which that will not do. */
-struct signs {
-    int positive, negative;
-};
-
-/* t^2 / sqrt(u2) of points whose record has u2 / value^2. */
-template <bool NEGATIVE>
-__device__ __forceinline__ void add_coulomb(const float (*record)[record<WAY_COULOMB, true>::STRIDE],
-                                            const float (*value)[1], int from, int to, float sum[DEEP])
-{
-    enum { SIDE = shape<true>::SIDE };
-    const int lane = threadIdx.x & 31;
-#pragma unroll 2
-    for (int i = from; i < to; i++) {
-        const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE], square = value[i][0];
-        float u2[DEEP];
-        read_deep(r, u2);
-#pragma unroll
-        for (int k = 0; k < DEEP; k++) {
-            u2[k] += off;
-            const float t = __saturatef(fmaf(-square, u2[k], 1)), over = t * law_root(u2[k]);
-            sum[k] = fmaf(NEGATIVE ? -over : over, t, sum[k]);
-        }
-    }
-}
-
-/* The same of points that lie on a node, or whose value's square float32 does not hold. */
-__device__ __noinline__ float coulomb_plain(float u2, float value)
-{
-    const float t = __saturatef(1 - u2);
-    return u2 > 0 ? t * t * rsqrtf(u2) * value : 0;
-}
-
-/* Put a lane's point down. Called by all lanes of a warp. */
-__device__ __forceinline__ struct signs put_coulomb(const scatter_job &job, const double at[3], float scale,
-                                                    float value, bool some, const int low[3],
-                                                    float (*record)[record<WAY_COULOMB, true>::STRIDE],
-                                                    float (*values)[1])
-{
-    const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
-    const float reach = (float)job.law.reach * scale, unit = 1 / (reach * reach), square = value * value;
-    axes<true> x;
-    bool fast = square > 1e-12f && square < 1e12f;
-    fast = make_axes<true>(job, at, fast ? unit / square : unit, low, x) > 1e-18f && fast;
-    const uint32_t positive = __ballot_sync(~0u, some && fast && value > 0),
-                   negative = __ballot_sync(~0u, some && fast && value < 0), plain = __ballot_sync(~0u, some && !fast);
-    const struct signs n = {__popc(positive), __popc(negative)};
-    const int place = !fast       ? n.positive + n.negative + __popc(plain & before)
-                      : value > 0 ? __popc(positive & before)
-                                  : n.positive + __popc(negative & before);
-    if (some && !fast)
-        make_axes<true>(job, at, unit, low, x);
-    if (some) {
-        put_record<WAY_COULOMB, true>(job, at, scale, low, x, record[place]);
-        values[place][0] = fast ? square : value;
-    }
-    return n;
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-/* scatter_tiles.cuh: the kernels of sums of points to grids (scatter.cu says how they go about it). */
+/* scatter_tiles.cuh: the kernels of sums of points to grids by any law (scatter.cu describes the method). */
 #ifndef MRIRECON_SCATTER_TILES_CUH
 #define MRIRECON_SCATTER_TILES_CUH
 
@@ -8,7 +8,7 @@
 namespace
 {
 
-/* Whether a point reaches nodes low to low + edge (without). */
+/* Whether a point reaches nodes [low, low + edge). */
 __device__ __forceinline__ bool reaches(const scatter_job &job, const float at[3], float scale, const int low[3],
                                         const int edge[3])
 {
@@ -16,7 +16,7 @@ __device__ __forceinline__ bool reaches(const scatter_job &job, const float at[3
     float sum = 0;
     bool within = true;
     for (int d = 0; d < 3; d++) {
-        /* Less than float32 may have moved the point by. */
+        /* Less than the rounding error of the point's float32 position. */
         const float away = fmaxf(fmaxf((float)low[d] - at[d], at[d] - (float)(low[d] + edge[d] - 1)) - 2e-5f, 0);
         const float square = away * away * job.spacing2[d];
         within = within && square < most;
@@ -25,7 +25,7 @@ __device__ __forceinline__ bool reaches(const scatter_job &job, const float at[3
     return within && (job.law.form == RANGE_SEPARABLE || sum < most);
 }
 
-/* The first `count` points of those taken, at most 32, are added to the warp's nodes. */
+/* Add the first `count` selected points, at most 32, to the warp's nodes. */
 template <int WAY, int CHANNELS, bool SOLID>
 __device__ __forceinline__ void add_points(const scatter_job &job, block_memory<WAY, CHANNELS, SOLID> &m, int count,
                                            warp_nodes<CHANNELS> &nodes)
@@ -48,30 +48,7 @@ __device__ __forceinline__ void add_points(const scatter_job &job, block_memory<
     __syncwarp();
 }
 
-template <>
-__device__ __forceinline__ void add_points<WAY_COULOMB, 1, true>(const scatter_job &job,
-                                                                 block_memory<WAY_COULOMB, 1, true> &m, int count,
-                                                                 warp_nodes<1> &nodes)
-{
-    enum { SIDE = shape<true>::SIDE };
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const uint32_t place = lane < count ? m.taken[warp][lane] : 0;
-    const double at[3] = {m.list.at[0][place], m.list.at[1][place], m.list.at[2][place]};
-    const struct signs n = put_coulomb(job, at, m.list.scale[place], m.list.value[0][place], lane < count, nodes.low,
-                                       m.record[warp], m.value[warp]);
-    __syncwarp();
-    add_coulomb<false>(m.record[warp], m.value[warp], 0, n.positive, nodes.sum[0]);
-    add_coulomb<true>(m.record[warp], m.value[warp], n.positive, n.positive + n.negative, nodes.sum[0]);
-    for (int i = n.positive + n.negative; i < count; i++) {
-        const float *r = m.record[warp][i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE];
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            nodes.sum[0][k] += coulomb_plain(off + r[k], m.value[warp][i][0]);
-    }
-    __syncwarp();
-}
-
-/* The block's list of `held` points is added to the warp's nodes. */
+/* Add the block's list of `held` points to the warp's nodes. */
 template <int WAY, int CHANNELS, bool SOLID>
 __device__ __forceinline__ void add_list(const scatter_job &job, block_memory<WAY, CHANNELS, SOLID> &m, int held,
                                          warp_nodes<CHANNELS> &total)
@@ -94,7 +71,7 @@ __device__ __forceinline__ void add_list(const scatter_job &job, block_memory<WA
             m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = (uint16_t)i;
         taken += __popc(hits);
         __syncwarp();
-        const int least = first + 32 < held ? 32 : 1; /* the last of the list are fewer */
+        const int least = first + 32 < held ? 32 : 1; /* fewer at the end of the list */
         while (taken >= least) {
             const int count = min(taken, 32);
             add_points<WAY, CHANNELS, SOLID>(job, m, count, nodes);
@@ -112,6 +89,15 @@ __device__ __forceinline__ void add_list(const scatter_job &job, block_memory<WA
 
 /* ---- a block ---- */
 
+/* The listed row that contains point `number` of those of the listed rows. */
+template <class MEMORY> __device__ __forceinline__ int row_find(const MEMORY &m, unsigned long long number)
+{
+    int row = 0;
+    for (int step = LINES / 2; step > 0; step /= 2)
+        row += number >= m.rows.before[row + step] ? step : 0;
+    return row;
+}
+
 /* Point `number` of those of the rows held: onto the list, if it reaches the tile. Called by all threads; returns how
  * many the list then holds. */
 template <int CHANNELS, class MEMORY>
@@ -126,9 +112,7 @@ __device__ int list_point(const scatter_job &job, MEMORY &m, const int low[3], b
     uint32_t point = 0;
     bool near = false;
     if (some) {
-        int row = 0;
-        for (int step = LINES / 2; step > 0; step /= 2)
-            row += number >= m.rows.before[row + step] ? step : 0;
+        const int row = row_find(m, number);
         point = m.rows.first[row] + (uint32_t)(number - m.rows.before[row]);
         scale = p.scale ? p.scale[point] : 1;
         float rough[3] = {0, 0, 0};
@@ -163,7 +147,7 @@ __device__ int list_point(const scatter_job &job, MEMORY &m, const int low[3], b
     return all;
 }
 
-/* The next LINES rows, from `row` on; returns the points that they hold. */
+/* List the next LINES rows, from `row` on; returns their number of points. */
 template <class MEMORY>
 __device__ unsigned long long list_rows(const scatter_job &job, MEMORY &m, const near_bins &n, long row)
 {
@@ -181,8 +165,7 @@ __device__ unsigned long long list_rows(const scatter_job &job, MEMORY &m, const
     return all;
 }
 
-/* A tile's points `from` to `to` (without) of those near: THREADS at a time, from rows that are listed LINES at a
- * time. */
+/* Add points [from, to) of those near a tile: THREADS at a time, from rows that are listed LINES at a time. */
 template <int WAY, int CHANNELS, bool SOLID>
 __device__ __forceinline__ void add_near(const scatter_job &job, block_memory<WAY, CHANNELS, SOLID> &m,
                                          const int low[3], unsigned long long from, unsigned long long to,
@@ -214,7 +197,7 @@ __device__ __forceinline__ void add_near(const scatter_job &job, block_memory<WA
     }
 }
 
-/* Where a lane's node k lies: false: not in the grid. place: in the grid, and in the tile. */
+/* The index of a lane's node k, in the grid and in the tile; false: not in the grid. */
 template <bool SOLID>
 __device__ __forceinline__ bool node_place(const scatter_job &job, const int low[3], const int warp_low[3], int k,
                                            size_t *in_grid, size_t *in_tile)
@@ -271,7 +254,7 @@ __global__ void __launch_bounds__(THREADS, CHANNELS == 1 ? 3 : 1)
     }
 }
 
-/* A tile's slots, in order, to the grid. */
+/* Add a tile's slots, in order, to the grid. */
 __global__ void add_slots(const __grid_constant__ scatter_job job, const sums_group *groups, const float *slots)
 {
     const sums_group group = groups[blockIdx.x];

@@ -1,5 +1,5 @@
-/* slices_gpu.cuh: long work of a GPU as launches of a bounded size, one of them ahead, so that a listener hears of
- * progress and may end it. Only the GPU's leaf of sums.h includes this. */
+/* slices_gpu.cuh: divides long work of a GPU into launches of bounded size, with one queued ahead, for a listener's
+ * progress and cancellation. Only the GPU's leaf of sums.h includes this. */
 #ifndef MRIRECON_SLICES_GPU_CUH
 #define MRIRECON_SLICES_GPU_CUH
 
@@ -12,9 +12,9 @@ using slice_launch = int (*)(void *of, uint64_t begin, uint32_t count);
 
 struct slices {
     struct gpu *gpu;
-    const struct listener *listener; /* NULL: nobody listens */
+    const struct listener *listener; /* may be NULL */
     uint64_t tasks;                  /* of one run */
-    uint32_t each;                   /* of a slice, at most */
+    uint32_t each;                   /* largest number of a slice */
     uint64_t done, most;             /* tasks of all runs */
 };
 
@@ -23,7 +23,7 @@ static inline int slices_tell(const struct slices *s)
     return s->listener ? s->listener->progress(s->listener->context, (size_t)s->done, (size_t)s->most) : 0;
 }
 
-/* Wait for an event, asking the listener meanwhile. */
+/* Wait for an event, and call the listener meanwhile. */
 static inline int slices_wait(const struct slices *s, cudaEvent_t event, const char *what)
 {
     const struct timespec nap = {0, 50000};
@@ -47,7 +47,7 @@ static inline int slices_wait(const struct slices *s, cudaEvent_t event, const c
     }
 }
 
-/* All tasks of one run. When this returns, the device has done with them, also where it fails. */
+/* All tasks of one run. On return the device has finished them, also after a failure. */
 static inline int slices_run(struct slices *s, slice_launch launch, void *of, const char *what)
 {
     cudaEvent_t event[2] = {NULL, NULL};
@@ -56,7 +56,7 @@ static inline int slices_run(struct slices *s, slice_launch launch, void *of, co
     for (int i = 0; i < 2 && !rc; i++)
         rc = gpu_check(cudaEventCreateWithFlags(&event[i], cudaEventDisableTiming), "Making an event");
     while (!rc && (begin < s->tasks || count[0] || count[1])) {
-        if (count[turn]) { /* the slice before the last one */
+        if (count[turn]) { /* the last but one slice */
             rc = slices_wait(s, event[turn], what);
             s->done += rc ? 0 : count[turn];
             count[turn] = 0;
@@ -72,7 +72,7 @@ static inline int slices_run(struct slices *s, slice_launch launch, void *of, co
         }
         turn ^= 1;
     }
-    if (rc) /* what is under way ends: the caller's memory is its own again */
+    if (rc) /* wait for launches in progress: the caller may then free its memory */
         (void)cudaStreamSynchronize(s->gpu->stream);
     for (cudaEvent_t e : event)
         if (e)

@@ -1,5 +1,5 @@
-/* past.cu: the CPU's share of a GPU's sums of limited range. */
-#include "gridding/range/gpu/past.cuh"
+/* overflow_gpu.cu: the CPU's share of a GPU's sums of limited range. */
+#include "gridding/range/gpu/overflow_gpu.cuh"
 
 #include <atomic>
 #include <cstdlib>
@@ -15,9 +15,9 @@ const char what[] = "Summing points on the CPU";
 
 enum { TOGETHER = 4, THREADS = 256, SCALE = 1 << 16 };
 
-/* ---- making points ---- */
+/* ---- creation of points ---- */
 
-/* The host's copy of what the CPU is to sum. */
+/* The host's copy of the CPU's points. */
 struct host_points {
     void *at; /* [count][dim], float or double */
     float *scale;
@@ -53,7 +53,8 @@ int host_copy(const struct points_gpu *rest, struct host_points *host)
     return rc;
 }
 
-int make_rest(struct points_past *past, const struct points_gpu *rest, double reach, const struct listener *listener)
+int make_rest(struct points_overflow *overflow, const struct points_gpu *rest, double reach,
+              const struct listener *listener)
 {
     struct host_points host = {NULL, NULL, NULL};
     int rc = host_copy(rest, &host);
@@ -66,15 +67,15 @@ int make_rest(struct points_past *past, const struct points_gpu *rest, double re
     params.at_double = points_fine(rest->view) ? (const double *)host.at : NULL;
     params.scale = host.scale;
     if (!rc)
-        rc = range_leaf_cpu.create(&past->rest, &past->cpu, &params, listener);
+        rc = range_leaf_cpu.create(&overflow->rest, &overflow->cpu, &params, listener);
     free(host.at);
     free(host.axis);
     free(host.scale);
-    past->count = rest->view.count;
+    overflow->count = rest->view.count;
     if (!rc)
-        rc = gpu_array(rest->gpu, past->count, &past->source, what);
+        rc = gpu_array(rest->gpu, overflow->count, &overflow->source, what);
     if (!rc)
-        rc = gpu_check(cudaMemcpyAsync(past->source, rest->source, past->count * sizeof *past->source,
+        rc = gpu_check(cudaMemcpyAsync(overflow->source, rest->source, overflow->count * sizeof *overflow->source,
                                        cudaMemcpyDeviceToDevice, rest->gpu->stream),
                        what);
     return rc;
@@ -83,11 +84,11 @@ int make_rest(struct points_past *past, const struct points_gpu *rest, double re
 /* ---- the CPU's share of a sum ---- */
 
 struct share {
-    const struct points_past *past;
+    const struct points_overflow *overflow;
     const struct range_law *law;
     int channels;
     bool scatter;
-    float *values, *grid; /* the host's: [channels][past->count], [channels][nodes] */
+    float *values, *grid; /* the host's: [channels][overflow->count], [channels][nodes] */
     std::atomic<int> stop, finished;
     std::atomic<unsigned> done; /* of SCALE */
     int rc;
@@ -104,8 +105,8 @@ void *sum_share(void *of)
 {
     struct share *s = (struct share *)of;
     const struct listener listener = {s, tell_share};
-    s->rc = s->scatter ? range_leaf_cpu.scatter(s->past->rest, s->law, s->channels, s->values, s->grid, &listener)
-                       : range_leaf_cpu.gather(s->past->rest, s->law, s->channels, s->grid, s->values, &listener);
+    s->rc = s->scatter ? range_leaf_cpu.scatter(s->overflow->rest, s->law, s->channels, s->values, s->grid, &listener)
+                       : range_leaf_cpu.gather(s->overflow->rest, s->law, s->channels, s->grid, s->values, &listener);
     s->finished = 1;
     return NULL;
 }
@@ -137,7 +138,7 @@ int wait_for_share(struct both *b)
     return rc;
 }
 
-/* Where a sum's values and grid lie. */
+/* A sum's values and grid. */
 struct sum {
     const struct points_gpu *points;
     const struct range_law *law;
@@ -148,7 +149,7 @@ struct sum {
 
 int sum_on_gpu(const struct sum *s, int channels, const struct listener *listener)
 {
-    const struct points_gpu *kept = s->points->past->kept;
+    const struct points_gpu *kept = s->points->overflow->kept;
     return s->scatter ? sums_gpu_scatter(kept, s->law, channels, s->values, s->grid, listener)
                       : sums_gpu_gather(kept, s->law, channels, s->grid, s->values, listener);
 }
@@ -157,7 +158,7 @@ int sum_both(const struct sum *s, struct both *b)
 {
     const struct listener listener = {b, tell_both};
     pthread_t thread;
-    /* Without a thread the CPU begins when the GPU has ended. */
+    /* If no thread can be started, the CPU's sums follow the GPU's. */
     const bool beside = pthread_create(&thread, NULL, sum_share, b->share) == 0;
     int rc = sum_on_gpu(s, b->share->channels, &listener);
     if (!beside && !rc)
@@ -168,11 +169,11 @@ int sum_both(const struct sum *s, struct both *b)
     if (beside)
         (void)pthread_join(thread, NULL);
     if (!rc && b->share->rc)
-        rc = err_no_memory("the sums of %zu points on the CPU", b->share->past->count);
+        rc = err_no_memory("the sums of %zu points on the CPU", b->share->overflow->count);
     return rc;
 }
 
-/* Values between the input's places and those of the CPU's points. */
+/* Copy values between the input's indices and those of the CPU's points. */
 __global__ void pack(size_t count, size_t inputs, const uint32_t *source, const float *values, float *packed)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, c = blockIdx.y;
@@ -198,21 +199,21 @@ __global__ void add(size_t count, const float *from, float *to)
 int fetch(const struct sum *s, struct share *share, float *room)
 {
     struct gpu *gpu = s->points->gpu;
-    const size_t channels = (size_t)share->channels, count = share->past->count, all = channels * s->nodes;
+    const size_t channels = (size_t)share->channels, count = share->overflow->count, all = channels * s->nodes;
     if (!s->scatter)
         return gpu_download(gpu, share->grid, s->grid, all * sizeof *share->grid);
     memset(share->grid, 0, all * sizeof *share->grid);
     pack<<<dim3(gpu_blocks(count, THREADS), (unsigned)channels), THREADS, 0, gpu->stream>>>(
-        count, s->points->view.inputs, share->past->source, s->values, room);
+        count, s->points->view.inputs, share->overflow->source, s->values, room);
     int rc = gpu_launched(what);
     return rc ? rc : gpu_download(gpu, share->values, room, channels * count * sizeof *share->values);
 }
 
-/* The CPU's sums to where the GPU's are. */
+/* Add or copy the CPU's sums to the GPU's. */
 int give(const struct sum *s, const struct share *share, float *room)
 {
     struct gpu *gpu = s->points->gpu;
-    const size_t channels = (size_t)share->channels, count = share->past->count, all = channels * s->nodes;
+    const size_t channels = (size_t)share->channels, count = share->overflow->count, all = channels * s->nodes;
     int rc = s->scatter ? gpu_upload(gpu, room, share->grid, all * sizeof *room)
                         : gpu_upload(gpu, room, share->values, channels * count * sizeof *room);
     if (rc)
@@ -221,7 +222,7 @@ int give(const struct sum *s, const struct share *share, float *room)
         add<<<gpu_blocks(all, THREADS), THREADS, 0, gpu->stream>>>(all, room, s->grid);
     else
         unpack<<<dim3(gpu_blocks(count, THREADS), (unsigned)channels), THREADS, 0, gpu->stream>>>(
-            count, s->points->view.inputs, share->past->source, room, s->values);
+            count, s->points->view.inputs, share->overflow->source, room, s->values);
     rc = gpu_launched(what);
     return rc ? rc : gpu_finish(gpu, what);
 }
@@ -250,18 +251,18 @@ int sum_passes(struct sum *s, struct share *share, float *room, int channels, co
 
 int sum_all(struct sum *s, int channels, const struct listener *listener)
 {
-    const struct points_past *past = s->points->past;
+    const struct points_overflow *overflow = s->points->overflow;
     const size_t together = channels < TOGETHER ? (size_t)channels : (size_t)TOGETHER;
-    const size_t larger = s->nodes > past->count ? s->nodes : past->count;
+    const size_t larger = s->nodes > overflow->count ? s->nodes : overflow->count;
     float *room = NULL;
     struct share *share = new (std::nothrow) struct share();
     int rc = share ? 0 : err_no_memory("sums on the CPU");
     if (rc)
         return rc;
-    share->past = past;
+    share->overflow = overflow;
     share->law = s->law;
     share->scatter = s->scatter;
-    share->values = (float *)malloc(together * past->count * sizeof(float) + 1);
+    share->values = (float *)malloc(together * overflow->count * sizeof(float) + 1);
     share->grid = (float *)malloc(together * s->nodes * sizeof(float) + 1);
     if (!share->values || !share->grid)
         rc = err_no_memory("sums of %zu nodes on the CPU", s->nodes);
@@ -288,39 +289,39 @@ struct sum sum_of(const struct points_gpu *p, const struct range_law *law, bool 
 
 } // namespace
 
-int points_past_create(struct points_past **out, const struct points_gpu *all, size_t depth, double reach,
-                       const struct listener *listener)
+int points_overflow_create(struct points_overflow **out, const struct points_gpu *all, size_t depth, double reach,
+                           const struct listener *listener)
 {
-    struct points_past *past = (struct points_past *)calloc(1, sizeof *past);
+    struct points_overflow *overflow = (struct points_overflow *)calloc(1, sizeof *overflow);
     void *kept = NULL, *rest = NULL;
-    if (!past)
+    if (!overflow)
         return err_no_memory("points that the CPU sums");
-    past->cpu.threads = all->dev->threads;
+    overflow->cpu.threads = all->dev->threads;
     int rc = points_gpu_partition(all, depth, &kept, &rest);
-    past->kept = (struct points_gpu *)kept;
+    overflow->kept = (struct points_gpu *)kept;
     if (!rc)
-        rc = make_rest(past, (const struct points_gpu *)rest, reach, listener);
+        rc = make_rest(overflow, (const struct points_gpu *)rest, reach, listener);
     points_gpu_destroy(rest);
     if (rc)
-        points_past_free(past);
+        points_overflow_free(overflow);
     else
-        *out = past;
+        *out = overflow;
     return rc;
 }
 
-void points_past_free(struct points_past *past)
+void points_overflow_free(struct points_overflow *overflow)
 {
-    if (!past)
+    if (!overflow)
         return;
-    if (past->source)
-        gpu_release(past->kept->gpu, past->source);
-    points_gpu_destroy(past->kept);
-    range_leaf_cpu.destroy(past->rest);
-    free(past);
+    if (overflow->source)
+        gpu_release(overflow->kept->gpu, overflow->source);
+    points_gpu_destroy(overflow->kept);
+    range_leaf_cpu.destroy(overflow->rest);
+    free(overflow);
 }
 
-int points_past_scatter(const struct points_gpu *p, const struct range_law *law, int channels, const float *values,
-                        float *grid, const struct listener *listener)
+int points_overflow_scatter(const struct points_gpu *p, const struct range_law *law, int channels, const float *values,
+                            float *grid, const struct listener *listener)
 {
     struct sum s = sum_of(p, law, true);
     s.values = (float *)(uintptr_t)values; /* only read */
@@ -328,8 +329,8 @@ int points_past_scatter(const struct points_gpu *p, const struct range_law *law,
     return sum_all(&s, channels, listener);
 }
 
-int points_past_gather(const struct points_gpu *p, const struct range_law *law, int channels, const float *grid,
-                       float *values, const struct listener *listener)
+int points_overflow_gather(const struct points_gpu *p, const struct range_law *law, int channels, const float *grid,
+                           float *values, const struct listener *listener)
 {
     struct sum s = sum_of(p, law, false);
     s.values = values;
@@ -342,17 +343,17 @@ static size_t nodes_of(const struct range_box *box)
     return (size_t)box->cells[0] * (size_t)box->cells[1] * (size_t)box->cells[2];
 }
 
-size_t points_past_bytes(const struct range_points_params *params)
+size_t points_overflow_bytes(const struct range_points_params *params)
 {
     struct range_memory cpu;
     struct dev dev;
     memset(&dev, 0, sizeof dev);
     dev.threads = 1;
     range_leaf_cpu.memory(&dev, params, &cpu);
-    return sizeof(struct points_past) + cpu.create + params->inputs * sizeof(uint32_t);
+    return sizeof(struct points_overflow) + cpu.create + params->inputs * sizeof(uint32_t);
 }
 
-size_t points_past_sum_bytes(const struct dev *dev, const struct range_points_params *params)
+size_t points_overflow_sum_bytes(const struct dev *dev, const struct range_points_params *params)
 {
     const size_t nodes = nodes_of(&params->box), larger = nodes > params->inputs ? nodes : params->inputs;
     struct range_memory cpu;

@@ -1,0 +1,373 @@
+/* scatter_near_list.cuh: the points near a tile of a 3-D grid, as the quick sums to grids list them (scatter_nodes.cuh,
+ * scatter_cubes.cuh). Positions are packed as fixed point numbers first: 16 bytes say where a point lies and how far it
+ * reaches, and differences of positions are exact. Each warp looks at its share of the rows of bins near the tile, 32
+ * candidates at a time, and fills its own part of the block's list; no warp waits for another while it does. */
+#ifndef MRIRECON_SCATTER_NEAR_LIST_CUH
+#define MRIRECON_SCATTER_NEAR_LIST_CUH
+
+#include "gridding/range/gpu/scatter_near.cuh"
+
+namespace
+{
+
+/* ---- packed points ---- */
+
+/* sqrt(x), to 2^-22. */
+__device__ __forceinline__ float root_about(float x)
+{
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The next whole number, of less than 2^22. */
+__device__ __forceinline__ float rounded(float x)
+{
+    return (x + 12582912.f) - 12582912.f;
+}
+
+/* Sphere: whether a node may lie on the point's reach, as far as float32 can tell: then the sign of .w is set. The
+ * reach's surface is followed along z, column by column of nodes: x, y and z from the node next to the point. */
+__device__ bool is_doubtful(const float from[3], const float unit[3])
+{
+    const float shortest = 1 / sqrtf(fmaxf(fmaxf(unit[0], unit[1]), unit[2])); /* the reach, in nodes */
+    const float error = 4e-6f * (1 + 4 / shortest);
+    const int x = (int)(1 / sqrtf(unit[0])) + 1, y = (int)(1 / sqrtf(unit[1])) + 1;
+    if (1 / sqrtf(unit[2]) > 300) /* columns that touch the surface may be missed */
+        return true;
+    const float over = 1 / unit[2];
+    for (int j = -y; j <= y; j++) {
+        const float dy = (float)j - from[1], rest = 1 - dy * dy * unit[1];
+        for (int i = -x; i <= x; i++) {
+            const float dx = (float)i - from[0], left = rest - dx * dx * unit[0];
+            if (left < -error)
+                continue;
+            const float high = root_about(fmaxf(left, 0.f) * over);
+            const float above = rounded(from[2] + high) - from[2], below = rounded(from[2] - high) - from[2];
+            if (fabsf(left - above * above * unit[2]) < error || fabsf(left - below * below * unit[2]) < error)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Points of the bins' order; *largest: bits of the largest magnitude of a value. */
+__global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place, float *value, unsigned *largest)
+{
+    const points_view &p = job.points;
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned magnitude = 0;
+    if (i < p.count) {
+        const float scale = p.scale ? p.scale[i] : 1, reach = job.reach * scale;
+        int at[3];
+        float from[3], unit[3];
+        for (int d = 0; d < 3; d++) {
+            const double nodes = (points_at(p, d, i) - p.box.origin[d]) / p.box.spacing[d];
+            const double margin = job.widest / p.box.spacing[d] + 2;
+            const double held = fmin(fmax(nodes, -margin), p.box.cells[d] + margin);
+            at[d] = (int)rint(held * (double)(1 << job.bits));
+            from[d] = (float)(held - rint(held));
+            unit[d] = job.spacing2[d] / (reach * reach);
+        }
+        const bool doubtful = job.law.form == RANGE_RADIAL && is_doubtful(from, unit);
+        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(doubtful ? -scale : scale));
+        value[i] = job.values[p.source[i]];
+        magnitude = __float_as_uint(fabsf(value[i]));
+    }
+    magnitude = __reduce_max_sync(~0u, magnitude);
+    if ((threadIdx.x & 31) == 0 && magnitude > 0)
+        atomicMax(largest, magnitude);
+}
+
+/* ---- a block's list ---- */
+
+/* 32 rows that a warp looks at: the candidates of the rows before each, and what leads from a candidate's number among
+ * them to the point; the tile's first node as the row's image sees it. */
+struct listed_rows {
+    uint32_t before[32], shift[32];
+    int low[3][32];
+};
+
+/* PARTS: warps, each with room for CAP points. What a warp keeps of its search is here, too: its registers are the
+ * sums'. */
+template <int PARTS, int CAP> struct near_list {
+    int4 place[PARTS][CAP]; /* from the tile's first node; .w as packed */
+    float value[PARTS][CAP];
+    uint32_t point[PARTS][CAP];
+    int held[PARTS];
+    int from[3], to[3]; /* bins near the tile, counted on through images */
+    listed_rows rows[PARTS];
+    unsigned long long skip[PARTS], left[PARTS]; /* candidates to be left out first, and then to be seen */
+};
+
+__device__ __forceinline__ int image_in(int bin, int bins)
+{
+    return bin >= 0 && bin < bins ? 0 : (int)image_of(bin, bins);
+}
+
+/* How far a row of bins lies from the tile along axis d, in nodes, at most; `bin` counted on through images. */
+__device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin, int low)
+{
+    const points_view &p = job.points;
+    const float edge = (float)(p.edge[d] * job.nodes_of[d]), at = (float)bin * edge;
+    float above = at - (float)(low + job.tile[d] - 1), below = (float)low - (at + edge);
+    if (!p.box.periodic[d] && bin == 0)
+        above = 0;
+    if (!p.box.periodic[d] && bin == p.bins[d] - 1)
+        below = 0;
+    return fmaxf(0.f, fmaxf(above, below) - 0.01f * edge - 0.01f) * job.width[d];
+}
+
+/* A run of points, and the tile's first node as its image sees it. */
+struct packed_row {
+    uint32_t first, count;
+    int low[3];
+};
+
+/* Row `row` of those near: bins from[d] to to[d], of `images` images along x. Of radial laws its ends are cut where
+ * nothing reaches the tile. */
+__device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &job, const int *first_bin,
+                                                           const int *last_bin, uint32_t images, const int low[3],
+                                                           uint32_t row)
+{
+    const points_view &p = job.points;
+    const uint32_t heights = (uint32_t)(last_bin[1] - first_bin[1] + 1), line = images == 1 ? row : row / images,
+                   plane = line / heights;
+    const int bin[2] = {first_bin[1] + (int)(line - plane * heights), first_bin[2] + (int)plane};
+    const int image[3] = {image_in(first_bin[0], p.bins[0]) + (int)(row - line * images), image_in(bin[0], p.bins[1]),
+                          image_in(bin[1], p.bins[2])};
+    int from = first_bin[0], to = last_bin[0];
+    struct packed_row r = {0, 0, {0, 0, 0}};
+    if (job.law.form != RANGE_SEPARABLE) {
+        const float y = row_gap(job, 1, bin[0], low[1]), z = row_gap(job, 2, bin[1], low[2]);
+        const float widest = (float)job.widest, rest = widest * widest - y * y - z * z;
+        if (!(rest > 0))
+            return r;
+        const float edge = 1 / (float)p.edge[0], high = sqrtf(rest) + 0.01f * (float)p.edge[0];
+        const float a = (float)(low[0] * job.spacing[0]), b = (float)((low[0] + job.tile[0] - 1) * job.spacing[0]);
+        const int cut_from = (int)floorf((a - high) * edge), cut_to = (int)floorf((b + high) * edge);
+        /* The outermost bins of an open axis hold what lies beyond. */
+        const int least = p.box.periodic[0] || cut_from < p.bins[0] ? cut_from : p.bins[0] - 1,
+                  most = p.box.periodic[0] || cut_to > 0 ? cut_to : 0;
+        from = from > least ? from : least;
+        to = to < most ? to : most;
+    }
+    const int base = image[0] * p.bins[0];
+    from = from > base ? from - base : 0;
+    to = to < base + p.bins[0] - 1 ? to - base : p.bins[0] - 1;
+    if (from > to)
+        return r;
+    const uint32_t first =
+        points_bin(p, 0, (uint32_t)(bin[0] - image[1] * p.bins[1]), (uint32_t)(bin[1] - image[2] * p.bins[2]));
+    r.first = p.first[first + from];
+    r.count = p.first[first + to + 1] - r.first;
+    for (int d = 0; d < 3; d++)
+        r.low[d] = (low[d] - image[d] * p.box.cells[d]) << job.bits;
+    return r;
+}
+
+/* A packed place in nodes, to 2^-10 of one, less `middle`; not by the unit that converts numbers, which others wait
+ * for.
+ */
+__device__ __forceinline__ float place_about(const scatter_job &job, int x, float middle)
+{
+    return fmaf(__int_as_float((x >> 9) + 0x4b400000) - 12582912.f, 512 * job.step, -middle);
+}
+
+/* Whether a point reaches a box of nodes, or nearly. */
+__device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4 &p, const float middle[3],
+                                              const float half[3])
+{
+    const float reach = job.reach * fabsf(__int_as_float(p.w)) * 1.00001f;
+    const float x = fmaxf(fabsf(place_about(job, p.x, middle[0])) - half[0], 0.f) * job.width[0],
+                y = fmaxf(fabsf(place_about(job, p.y, middle[1])) - half[1], 0.f) * job.width[1],
+                z = fmaxf(fabsf(place_about(job, p.z, middle[2])) - half[2], 0.f) * job.width[2];
+    return job.law.form == RANGE_SEPARABLE ? x < reach && y < reach && z < reach
+                                           : fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
+}
+
+/* Half the side of `nodes` nodes, and what place_about() may err by. */
+__device__ __forceinline__ float half_side(int nodes)
+{
+    return 0.5f * (float)(nodes - 1) + 4e-3f;
+}
+
+/* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, a lane each. */
+template <int PARTS, int CAP> struct near_scan {
+    const scatter_job &job;
+    near_list<PARTS, CAP> &list;
+    uint32_t tile;
+    uint32_t pass;      /* passes of 32 rows begun */
+    uint32_t all, next; /* candidates of the pass; the next */
+    bool whole;         /* all are to be seen */
+
+    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP> &l, uint32_t t)
+        : job(j), list(l), tile(t), pass(0), all(0), next(0), whole(true)
+    {
+        if (threadIdx.x < 3) {
+            int low[3];
+            tile_low(job, tile, low);
+            const struct bin_span span = near_span_of(job, low, (int)threadIdx.x);
+            list.from[threadIdx.x] = (int)span.from;
+            list.to[threadIdx.x] = (int)span.to;
+        }
+        __syncthreads();
+    }
+
+    /* The next 32 rows of the warp; false: there are none. */
+    __device__ __forceinline__ bool next_rows()
+    {
+        const int bins = job.points.bins[0];
+        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, first = pass * 32 * PARTS;
+        const uint32_t images = (uint32_t)(image_in(list.to[0], bins) - image_in(list.from[0], bins) + 1);
+        const uint32_t rows =
+            images * (uint32_t)(list.to[1] - list.from[1] + 1) * (uint32_t)(list.to[2] - list.from[2] + 1);
+        if (first >= rows)
+            return false;
+        const uint32_t own = first + lane * PARTS + (part + 3 * lane) % PARTS;
+        struct packed_row row = {0, 0, {0, 0, 0}};
+        int low[3];
+        tile_low(job, tile, low);
+        if (own < rows)
+            row = packed_row_of(job, list.from, list.to, images, low, own);
+        uint32_t before = row.count;
+        for (int step = 1; step < 32; step *= 2) {
+            const uint32_t added = __shfl_up_sync(~0u, before, step);
+            before += lane >= (uint32_t)step ? added : 0;
+        }
+        all = __shfl_sync(~0u, before, 31);
+        before -= row.count;
+        listed_rows &to = list.rows[part];
+        __syncwarp();
+        to.before[lane] = before;
+        to.shift[lane] = row.first - before;
+        for (int d = 0; d < 3; d++)
+            to.low[d][lane] = row.low[d];
+        __syncwarp();
+        next = 0;
+        pass++;
+        return true;
+    }
+
+    /* Only part `part` of `parts` of the warp's candidates. */
+    __device__ __forceinline__ void take_part(unsigned long long part, unsigned long long parts)
+    {
+        unsigned long long sum = 0;
+        if (parts == 1)
+            return;
+        while (next_rows())
+            sum += all;
+        whole = false;
+        if ((threadIdx.x & 31) == 0) {
+            const unsigned long long skip = sum * part / parts;
+            list.skip[threadIdx.x / 32] = skip;
+            list.left[threadIdx.x / 32] = sum * (part + 1) / parts - skip;
+        }
+        __syncwarp();
+        pass = 0;
+        all = next = 0;
+    }
+
+    /* Up to 32 candidates from `next` on. */
+    __device__ __forceinline__ void look(uint32_t count, int &held)
+    {
+        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, number = next + lane;
+        const listed_rows &rows = list.rows[part];
+        float middle[3], half[3];
+        int of = 0;
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+            of += number >= rows.before[of + step] ? step : 0;
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
+            middle[d] = 0.5f * (float)(job.tile[d] - 1);
+            half[d] = half_side(job.tile[d]);
+        }
+        const uint32_t point = rows.shift[of] + number;
+        bool near = lane < count;
+        int4 place;
+        float value = 0;
+        if (near) {
+            place = job.place[point];
+            value = job.packed[point];
+            place.x -= rows.low[0][of];
+            place.y -= rows.low[1][of];
+            place.z -= rows.low[2][of];
+            near = place_reaches(job, place, middle, half);
+        }
+        const uint32_t hits = __ballot_sync(~0u, near);
+        if (near) {
+            const int to = held + __popc(hits & ((1u << lane) - 1));
+            list.place[part][to] = place;
+            list.value[part][to] = value;
+            list.point[part][to] = point;
+        }
+        held += __popc(hits);
+        next += count;
+    }
+
+    /* Of a part: how many of `count` candidates from `next` on are the next to be seen, those before passed over. */
+    __device__ __forceinline__ uint32_t of_part(uint32_t count)
+    {
+        const uint32_t part = threadIdx.x / 32;
+        const unsigned long long skip = list.skip[part], left = list.left[part];
+        const uint32_t over = skip < all - next ? (uint32_t)skip : all - next;
+        next += over;
+        count = over > 0 ? 0 : left < count ? (uint32_t)left : count;
+        __syncwarp();
+        if ((threadIdx.x & 31) == 0) {
+            list.skip[part] = skip - over;
+            list.left[part] = left - count;
+        }
+        __syncwarp();
+        return count;
+    }
+
+    /* The warp's part of the list, as full as it gets; whether there may be more. */
+    __device__ __forceinline__ bool fill()
+    {
+        int held = 0;
+        bool more = true;
+        while (more && held + 32 <= CAP) {
+            if (next >= all) {
+                more = (whole || list.left[threadIdx.x / 32] > 0) && next_rows();
+                continue;
+            }
+            uint32_t count = min(32u, all - next);
+            if (!whole) {
+                count = of_part(count);
+                more = list.left[threadIdx.x / 32] > 0;
+            }
+            if (count > 0)
+                look(count, held);
+        }
+        if ((threadIdx.x & 31) == 0)
+            list.held[threadIdx.x / 32] = held;
+        return more;
+    }
+};
+
+/* The image of the box that an entry of the list is of: axis d of `rel`, its place from the tile's first node. */
+__device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
+{
+    const long long whole = (long long)rel + ((long long)low << job.bits) - place;
+    return (int)(whole / ((long long)job.points.box.cells[d] << job.bits));
+}
+
+/* A listed point in double precision: nodes from the tile's first. */
+__device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
+                                            double at[3])
+{
+    const points_view &p = job.points;
+    int low[3];
+    tile_low(job, tile, low);
+    const int4 place = job.place[point];
+    const int from[3] = {rel.x, rel.y, rel.z}, packed[3] = {place.x, place.y, place.z};
+    for (int d = 0; d < 3; d++)
+        at[d] = (points_at(p, d, point) - p.box.origin[d]) / p.box.spacing[d] +
+                (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,444 @@
+/* scatter_nodes.cuh: quick sums of points to 3-D grids: t^2 / r, and Gaussians cut to spheres, of one channel. A block
+ * sums a tile from its list of the points near (scatter_near_list.cuh); each warp takes from it, 32 at a time, what
+ * reaches its own nodes, puts down what these share along each axis, and adds it to DEEP nodes a lane. */
+#ifndef MRIRECON_SCATTER_NODES_CUH
+#define MRIRECON_SCATTER_NODES_CUH
+
+#include "gridding/range/gpu/scatter_near_list.cuh"
+#include "gridding/range/gpu/sums_gpu.cuh"
+
+namespace
+{
+
+enum {
+    NODES_CAP = 96,
+    NODES_FLOATS = 20,
+    SIDE = 8
+}; /* floats of a point put down: 5 16-byte words, which fill the banks */
+
+struct nodes_memory {
+    near_list<WARPS, NODES_CAP> list;
+    alignas(16) float record[WARPS][32][NODES_FLOATS];
+    float square[WARPS][32];
+    uint16_t taken[WARPS][64]; /* places in the list */
+};
+
+/* What a warp sums: its first node, from the tile's, and a lane's nodes. */
+struct nodes_sum {
+    int low[3];
+    float sum[DEEP];
+};
+
+/* An entry of the list, taken by the lane. */
+struct taken_point {
+    int4 place;
+    float value;
+    uint32_t point;
+};
+
+__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory &m, int i, bool there)
+{
+    const int place = there ? m.taken[threadIdx.x / 32][i] : 0, part = place / NODES_CAP, at = place % NODES_CAP;
+    const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
+    return t;
+}
+
+/* Along one axis: u2 at nodes low to low + COUNT, of a point at x in fixed point. Returns the least. */
+template <int COUNT>
+__device__ __forceinline__ float packed_squares(const scatter_job &job, int x, int low, float unit, float u2[COUNT])
+{
+    const int base = (x + (1 << (job.bits - 1))) >> job.bits;
+    const float first = (float)(low - base), fraction = (float)(x - (base << job.bits)) * job.step;
+    return node_squares<COUNT>(first, fraction, unit, u2);
+}
+
+__device__ __forceinline__ void put_four(float *to, int place, float a, float b, float c, float d)
+{
+    *(float4 *)(to + 4 * place) = make_float4(a, b, c, d);
+}
+
+/* Points are put down by classes: those of each class end there. */
+enum { CLASSES = 7, CLASS_NONE = CLASSES };
+
+struct class_ends {
+    int end[CLASSES];
+};
+
+/* Where a lane's point goes, of class `own`, the first of COUNT classes being the first. Called by all lanes. */
+template <int COUNT> __device__ __forceinline__ int class_places(int own, struct class_ends &ends)
+{
+    const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
+    int place = 0, all = 0;
+#pragma unroll
+    for (int c = 0; c < COUNT; c++) {
+        const uint32_t bits = __ballot_sync(~0u, own == c);
+        place = own == c ? all + __popc(bits & before) : place;
+        ends.end[c] = all += __popc(bits);
+    }
+    return place;
+}
+
+/* ---- t^2 / r ---- */
+
+/* Points are put down by the sign of their values, and by which nodes of a lane they reach: all, the lower half or the
+ * upper. u2 is divided by the value's square, so that 1 / sqrt(u2) has the value in it; the last are those for which
+ * that will not do. */
+enum { CLASS_PLAIN = CLASSES - 1 };
+
+__device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory &m, const taken_point &t,
+                                                         bool some, const int low[3])
+{
+    enum { HALF = DEEP / 2 };
+    const int warp = threadIdx.x / 32;
+    const float reach = job.reach * __int_as_float(t.place.w), square = t.value * t.value;
+    float side[SIDE], row[4], deep[DEEP], unit = 1 / (reach * reach);
+    const bool scaled = square > 1e-12f && square < 1e12f;
+    unit = scaled ? unit / square : unit;
+    const float flat = packed_squares<SIDE>(job, t.place.x, low[0], unit * job.spacing2[0], side) +
+                       packed_squares<4>(job, t.place.y, low[1], unit * job.spacing2[1], row);
+    (void)packed_squares<DEEP>(job, t.place.z, low[2], unit * job.spacing2[2], deep);
+    float least[2] = {INFINITY, INFINITY};
+#pragma unroll
+    for (int k = 0; k < DEEP; k++)
+        least[k / HALF] = fminf(least[k / HALF], deep[k]);
+    const float by = scaled ? square : 1;
+    const bool lower = (flat + least[0]) * by < 1, upper = (flat + least[1]) * by < 1;
+    const bool fast = scaled && flat + fminf(least[0], least[1]) > 1e-18f;
+    const int half = lower && upper ? 0 : lower ? 1 : 2;
+    const int own = !some || t.value == 0 || !(lower || upper) ? (int)CLASS_NONE
+                    : !fast                                    ? (int)CLASS_PLAIN
+                                                               : half + (t.value > 0 ? 0 : 3);
+    struct class_ends ends;
+    const int place = class_places<CLASSES>(own, ends);
+    if (own != CLASS_NONE) {
+        float *r = m.record[warp][place];
+        const float plain = own == CLASS_PLAIN && scaled ? square : 1; /* on a node: u2 as it is */
+        put_four(r, 0, deep[0] * plain, deep[1] * plain, deep[2] * plain, deep[3] * plain);
+        put_four(r, 1, deep[4] * plain, deep[5] * plain, deep[6] * plain, deep[7] * plain);
+        put_four(r, 2, side[0] * plain, side[1] * plain, side[2] * plain, side[3] * plain);
+        put_four(r, 3, side[4] * plain, side[5] * plain, side[6] * plain, side[7] * plain);
+        put_four(r, 4, row[0] * plain, row[1] * plain, row[2] * plain, row[3] * plain);
+        m.square[warp][place] = own == CLASS_PLAIN ? t.value : square;
+    }
+    return ends;
+}
+
+/* t^2 / sqrt(u2) at nodes FROM to TO (without) of points whose record has u2 / value^2. */
+template <bool NEGATIVE, int FROM, int TO>
+__device__ __forceinline__ void add_coulomb(const float (*record)[NODES_FLOATS], const float *square, int from, int to,
+                                            float sum[DEEP])
+{
+    const int lane = threadIdx.x & 31;
+#pragma unroll 2
+    for (int i = from; i < to; i++) {
+        const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE], by = square[i];
+#pragma unroll
+        for (int k = FROM; k < TO; k += 4) {
+            const float4 four = *(const float4 *)(r + k);
+            const float deep[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const float u2 = deep[n] + off, t = __saturatef(fmaf(-by, u2, 1)), over = t * law_root(u2);
+                sum[k + n] = fmaf(NEGATIVE ? -over : over, t, sum[k + n]);
+            }
+        }
+    }
+}
+
+/* The same of points that lie on a node, or whose value's square float32 does not hold. */
+__device__ __noinline__ float coulomb_plain(float u2, float value)
+{
+    const float t = __saturatef(1 - u2);
+    return u2 > 0 ? t * t * rsqrtf(u2) * value : 0;
+}
+
+__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory &m, int count, nodes_sum &nodes)
+{
+    enum { HALF = DEEP / 2 };
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const struct class_ends n = put_coulomb(job, m, taken_entry(m, lane, lane < count), lane < count, nodes.low);
+    const float(*record)[NODES_FLOATS] = m.record[warp];
+    const float *square = m.square[warp];
+    __syncwarp();
+    add_coulomb<false, 0, DEEP>(record, square, 0, n.end[0], nodes.sum);
+    add_coulomb<false, 0, HALF>(record, square, n.end[0], n.end[1], nodes.sum);
+    add_coulomb<false, HALF, DEEP>(record, square, n.end[1], n.end[2], nodes.sum);
+    add_coulomb<true, 0, DEEP>(record, square, n.end[2], n.end[3], nodes.sum);
+    add_coulomb<true, 0, HALF>(record, square, n.end[3], n.end[4], nodes.sum);
+    add_coulomb<true, HALF, DEEP>(record, square, n.end[4], n.end[5], nodes.sum);
+    for (int i = n.end[5]; i < n.end[6]; i++) {
+        const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE];
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+            nodes.sum[k] += coulomb_plain(off + r[k], square[i]);
+    }
+    __syncwarp();
+}
+
+/* ---- Gaussians cut to spheres ---- */
+
+/* Which of a lane's nodes lie within a doubtful point's reach: bit k, in double precision where float32 cannot tell. */
+__device__ __noinline__ uint32_t settled(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int x, int y,
+                                         int z)
+{
+    double at[3];
+    exact_place(job, tile, point, rel, at);
+    const double reach = job.law.reach * (double)fabsf(__int_as_float(rel.w));
+    uint32_t within = 0;
+    for (int k = 0; k < DEEP; k++) {
+        const int node[3] = {x, y, z + k};
+        double sum = 0;
+        for (int d = 2; d >= 0; d--) {
+            const double away = (node[d] - at[d]) * job.spacing[d];
+            sum = __dadd_rn(sum, __dmul_rn(away, away));
+        }
+        within |= (sum < __dmul_rn(reach, reach)) << k;
+    }
+    return within;
+}
+
+/* A point put down: its place along x and y and one node's step there, so that the rate times u2 is a square; the same
+ * along z at the lane's nodes, and the weights there times the value. Points are put down by which nodes of a lane they
+ * reach: all, the lower half or the upper; doubtful ones are the last. */
+__device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job, nodes_memory &m, const taken_point &t,
+                                                          bool some, const int low[3])
+{
+    enum { HALF = DEEP / 2 };
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const float scale = __int_as_float(t.place.w), unit = job.root_rate / fabsf(scale);
+    const float by_x = unit * job.width[0], by_y = unit * job.width[1];
+    const float x = (float)((low[0] << job.bits) - t.place.x) * job.step,
+                y = (float)((low[1] << job.bits) - t.place.y) * job.step;
+    const float near_x = fmaxf(fmaxf(x, -x - (SIDE - 1)), 0.f) * by_x, near_y = fmaxf(fmaxf(y, -y - 3), 0.f) * by_y;
+    float u2[DEEP], least[2] = {INFINITY, INFINITY};
+    (void)packed_squares<DEEP>(job, t.place.z, low[2], unit * unit * job.spacing2[2], u2);
+#pragma unroll
+    for (int k = 0; k < DEEP; k++)
+        least[k / HALF] = fminf(least[k / HALF], u2[k]);
+    const float rest = job.law.rate * 1.00001f - fmaf(near_x, near_x, near_y * near_y);
+    const bool lower = least[0] < rest, upper = least[1] < rest;
+    const int own = !some || !(lower || upper) ? (int)CLASS_NONE : scale < 0 ? 3 : lower && upper ? 0 : lower ? 1 : 2;
+    struct class_ends ends;
+    const int place = class_places<4>(own, ends);
+    if (own != CLASS_NONE) {
+        float *r = m.record[warp][place], weight[DEEP];
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+            weight[k] = law_exp2(-u2[k]) * t.value;
+        put_four(r, 0, x * by_x, y * by_y, by_x, by_y);
+        put_four(r, 1, u2[0], u2[1], u2[2], u2[3]);
+        put_four(r, 2, u2[4], u2[5], u2[6], u2[7]);
+        put_four(r, 3, weight[0], weight[1], weight[2], weight[3]);
+        put_four(r, 4, weight[4], weight[5], weight[6], weight[7]);
+        if (scale < 0) /* whose entry it is */
+            m.square[warp][place] = __int_as_float(m.taken[warp][lane]);
+    }
+    return ends;
+}
+
+/* A point to nodes FROM to TO (without) of the lane. */
+template <int FROM, int TO>
+__device__ __forceinline__ void add_gaussian(const scatter_job &job, const float4 *r, float sum[DEEP])
+{
+    const int lane = threadIdx.x & 31;
+    const float4 flat = r[0];
+    const float x = fmaf((float)(lane % SIDE), flat.z, flat.x), y = fmaf((float)(lane / SIDE), flat.w, flat.y);
+    const float square = fmaf(x, x, y * y), rest = job.law.rate - square, side = law_exp2(-square);
+#pragma unroll
+    for (int k = FROM; k < TO; k += 4) {
+        const float4 d = r[1 + k / 4], w = r[3 + k / 4];
+        const float deep[4] = {d.x, d.y, d.z, d.w}, weight[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            if (deep[n] < rest)
+                sum[k + n] = fmaf(side, weight[n], sum[k + n]);
+    }
+}
+
+template <int FROM, int TO>
+__device__ __forceinline__ void add_gaussians_from(const scatter_job &job, const float (*record)[NODES_FLOATS],
+                                                   int from, int to, float sum[DEEP])
+{
+#pragma unroll 2
+    for (int i = from; i < to; i++)
+        add_gaussian<FROM, TO>(job, (const float4 *)record[i], sum);
+}
+
+/* A doubtful point, entry `entry` of the list. */
+__device__ __forceinline__ void add_doubtful(const scatter_job &job, const nodes_memory &m, uint32_t tile,
+                                             const float4 *r, int entry, nodes_sum &nodes)
+{
+    const int lane = threadIdx.x & 31, part = entry / NODES_CAP, at = entry % NODES_CAP;
+    const float4 flat = r[0], w[2] = {r[3], r[4]};
+    const float x = fmaf((float)(lane % SIDE), flat.z, flat.x), y = fmaf((float)(lane / SIDE), flat.w, flat.y);
+    const float side = law_exp2(-fmaf(x, x, y * y));
+    const float weight[DEEP] = {w[0].x, w[0].y, w[0].z, w[0].w, w[1].x, w[1].y, w[1].z, w[1].w};
+    const float4 d[2] = {r[1], r[2]};
+    const float deep[DEEP] = {d[0].x, d[0].y, d[0].z, d[0].w, d[1].x, d[1].y, d[1].z, d[1].w};
+    const float rest = job.law.rate - fmaf(x, x, y * y);
+    uint32_t within = 0;
+    float doubt = INFINITY;
+#pragma unroll
+    for (int k = 0; k < DEEP; k++) {
+        within |= (deep[k] < rest) << k;
+        doubt = fminf(doubt, fabsf(deep[k] - rest));
+    }
+    if (doubt < 2e-5f * job.law.rate)
+        within = settled(job, tile, m.list.point[part][at], m.list.place[part][at], nodes.low[0] + lane % SIDE,
+                         nodes.low[1] + lane / SIDE, nodes.low[2]);
+#pragma unroll
+    for (int k = 0; k < DEEP; k++)
+        if (within >> k & 1)
+            nodes.sum[k] = fmaf(side, weight[k], nodes.sum[k]);
+}
+
+__device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memory &m, uint32_t tile, int count,
+                                              nodes_sum &nodes)
+{
+    enum { HALF = DEEP / 2 };
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const struct class_ends n = put_gaussian(job, m, taken_entry(m, lane, lane < count), lane < count, nodes.low);
+    const float(*record)[NODES_FLOATS] = m.record[warp];
+    __syncwarp();
+    add_gaussians_from<0, DEEP>(job, record, 0, n.end[0], nodes.sum);
+    add_gaussians_from<0, HALF>(job, record, n.end[0], n.end[1], nodes.sum);
+    add_gaussians_from<HALF, DEEP>(job, record, n.end[1], n.end[2], nodes.sum);
+#pragma unroll 1
+    for (int i = n.end[2]; i < n.end[3]; i++)
+        add_doubtful(job, m, tile, (const float4 *)record[i], __float_as_int(m.square[warp][i]), nodes);
+    __syncwarp();
+}
+
+/* ---- a block ---- */
+
+template <int WAY>
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory &m, uint32_t tile, int count,
+                                          nodes_sum &nodes)
+{
+    if (WAY == WAY_COULOMB)
+        add_coulombs(job, m, count, nodes);
+    else
+        add_gaussians(job, m, tile, count, nodes);
+}
+
+/* The block's list is added to the warp's nodes. */
+template <int WAY>
+__device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory &m, uint32_t tile, nodes_sum &nodes)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const float half[3] = {half_side(SIDE), half_side(4), half_side(DEEP)};
+    const float middle[3] = {(float)nodes.low[0] + 3.5f, (float)nodes.low[1] + 1.5f, (float)nodes.low[2] + 3.5f};
+    int taken = 0;
+#pragma unroll 1
+    for (int part = 0; part < WARPS; part++) {
+        const int held = m.list.held[part];
+        const bool last = part == WARPS - 1;
+        for (int first = 0; first < held || (last && taken > 0); first += 32) {
+            const int i = first + lane;
+            const bool near = i < held && place_reaches(job, m.list.place[part][i], middle, half);
+            const uint32_t hits = __ballot_sync(~0u, near);
+            if (near)
+                m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * NODES_CAP + i);
+            taken += __popc(hits);
+            __syncwarp();
+            if (taken >= 32 || (last && first + 32 >= held && taken > 0)) {
+                const int count = min(taken, 32);
+                add_taken<WAY>(job, m, tile, count, nodes);
+                taken -= count;
+                const uint16_t moved = m.taken[warp][32 + lane];
+                __syncwarp();
+                m.taken[warp][lane] = moved;
+                __syncwarp();
+            }
+        }
+    }
+}
+
+/* A task of a launch, or a tile that is not cut; false: nothing to do. part, parts: the share of its points. */
+struct near_task {
+    uint32_t tile;
+    int slot;
+    unsigned long long part, parts;
+};
+
+__device__ __forceinline__ bool near_task_of(const sums_work &work, struct near_task &t)
+{
+    if (work.tasks) {
+        const sums_task task = work.tasks[blockIdx.x];
+        t.tile = task.tile;
+        t.slot = task.slot;
+        t.part = task.from / work.depth;
+        t.parts = (work.near[task.tile] + work.depth - 1) / work.depth;
+        return true;
+    }
+    t.tile = work.first + blockIdx.x;
+    t.slot = -1;
+    t.part = 0;
+    t.parts = 1;
+    const unsigned long long near = work.near[t.tile];
+    return near > 0 && near <= work.depth;
+}
+
+/* Sums to the grid, or (slot >= 0) to a slot. */
+__device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_work &work, const near_task &task,
+                                          const nodes_sum &nodes)
+{
+    const int slot = task.slot;
+    int tile[3];
+    tile_low(job, task.tile, tile);
+    const int lane = threadIdx.x & 31, *cells = job.points.box.cells;
+    const int x = nodes.low[0] + lane % SIDE, y = nodes.low[1] + lane / SIDE;
+    float *to = work.slots + (size_t)max(slot, 0) * TOGETHER * job.tile[0] * job.tile[1] * job.tile[2] +
+                ((size_t)nodes.low[2] * job.tile[1] + (size_t)y) * job.tile[0] + (size_t)x;
+    size_t plane = (size_t)job.tile[0] * job.tile[1];
+    int deep = DEEP;
+    if (slot < 0) {
+        if (tile[0] + x >= cells[0] || tile[1] + y >= cells[1])
+            return;
+        plane = (size_t)cells[0] * cells[1];
+        deep = min((int)DEEP, cells[2] - tile[2] - nodes.low[2]);
+        to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
+    }
+    float before[DEEP]; /* all are read before the first is written: their loads wait side by side */
+#pragma unroll
+    for (int k = 0; k < DEEP; k++)
+        before[k] = slot < 0 && k < deep ? to[k * plane] : 0;
+    const float strength = slot < 0 ? job.strength : 1;
+#pragma unroll
+    for (int k = 0; k < DEEP; k++)
+        if (k < deep)
+            to[k * plane] = fmaf(nodes.sum[k], strength, before[k]);
+}
+
+template <int WAY>
+__global__ void __launch_bounds__(THREADS, WAY == WAY_COULOMB ? 4 : 3)
+    sum_nodes(const __grid_constant__ scatter_job job, const __grid_constant__ sums_work work)
+{
+    extern __shared__ __align__(16) char memory[];
+    nodes_memory &m = *(nodes_memory *)memory;
+    struct near_task task;
+    if (!near_task_of(work, task))
+        return;
+    const int warp = threadIdx.x / 32;
+    nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}}, total = nodes;
+    near_scan<WARPS, NODES_CAP> scan(job, m.list, task.tile);
+    scan.take_part(task.part, task.parts);
+    bool more = true;
+    while (more) {
+        more = scan.fill();
+        more = __syncthreads_or(more);
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+            nodes.sum[k] = 0;
+        add_near_list<WAY>(job, m, task.tile, nodes);
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+            total.sum[k] += nodes.sum[k];
+        __syncthreads();
+    }
+    put_nodes(job, work, task, total);
+}
+
+} // namespace
+
+#endif

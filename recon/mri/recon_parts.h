@@ -1,0 +1,51 @@
+/* recon_parts.h: images whose samples are gridded in parts, as a stream arrives. Only recon/mri/ includes this.
+ *
+ * The adjoint is linear in its samples (gridding/nufft/nufft_parts.h), so the samples that have arrived can be gridded
+ * before the rest, if plan and density weights are known: those of the last job, if the trajectory is the same so far.
+ * At the end the whole trajectory is compared, sample by sample; if it differs, the parts are discarded.
+ *
+ * On the CPU, every image of an MRD stream of PARTS_FROM samples or more is gridded in parts, whether they arrived
+ * ahead or not: each part is half of the remaining readouts. So a stream has the same bits whatever its timing. On a
+ * GPU parts do not change the bits.
+ */
+#ifndef MRIRECON_RECON_PARTS_H
+#define MRIRECON_RECON_PARTS_H
+
+#include "recon/mri/plan_cache.h"
+
+struct gridder;
+
+enum { PARTS_MOST = 8, PARTS_FROM = 1 << 14 };
+
+/* Readouts ends[p] to ends[p + 1] - 1 of a frame are part p; offsets[count + 1]: samples before each readout. Returns
+ * the number of parts. */
+int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
+
+/* The parts of a scan's first image that were added while it arrived. All zero: none yet. */
+struct recon_feed {
+    bool off;           /* no part can be added */
+    uint64_t turn;      /* of the sums */
+    uint32_t *readouts; /* [count]: added readouts, in order */
+    size_t count;
+    struct c32 *mix; /* mixing of their coils: [coils][mixed_coils]; NULL: none */
+    int mixed_coils, coils;
+    bool *coil_lives; /* [coils] */
+};
+void recon_feed_free(struct recon_feed *feed);
+
+/* The number of readouts of image data after which the next part of an image with the last job's trajectory is
+ * complete; SIZE_MAX: no further part. */
+size_t recon_feed_due(struct recon_cache *cache, const struct recon_feed *feed);
+
+/* For a scan that is the beginning of a stream, instead of step "images": add its complete parts to job->feed. Fails as
+ * recon_coil_gather(), with ERR_NO_MEMORY and ERR_DEVICE. */
+int recon_feed_add(struct recon_job *job);
+
+/* Set g->parts for a frame that is gridded in parts by g->plan; NULL if it is not. Fails with ERR_NO_MEMORY,
+ * ERR_GPU_OOM, ERR_DEVICE. */
+int parts_get(struct gridder *g, const struct frame *frame);
+/* Grid those parts of frame `f` that were not added ahead, and compute g->image: squares. Progress runs from `base`
+ * over `span`. Fails as recon_coil_gather(). */
+int parts_grid(struct gridder *g, size_t f, double base, double span);
+
+#endif

@@ -1,0 +1,142 @@
+/* nufft_fixture.h: problems for NUFFTs on the CPU, and their direct sums in double precision. Include it after the
+ * standard headers that cmocka asks for. */
+#ifndef MRIRECON_NUFFT_FIXTURE_H
+#define MRIRECON_NUFFT_FIXTURE_H
+
+#include "gridding/base/err.h"
+#include "gridding/nufft/nufft.h"
+#include "gridding/range/kernel.h"
+#include "tests/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum spread { UNIFORM, RADIAL, ONE_PLACE, EDGES };
+
+static inline float *make_k(int dim, size_t samples, enum spread spread)
+{
+    float *k = malloc((samples + 1) * (size_t)dim * sizeof *k);
+    uint64_t state = 7 + (uint64_t)spread;
+    assert_non_null(k);
+    for (size_t m = 0; m < samples; m++)
+        for (int d = 0; d < dim; d++) {
+            static const float edges[] = {-0.5f, 0.5f, 0, 0.25f, -0.25f, 0.4999999f, -0.4999999f};
+            double r = uniform_next(&state) - 0.5;
+            if (spread == RADIAL)
+                r = m % 16 == 0 ? 0 : r * r * r * 4;
+            if (spread == ONE_PLACE)
+                r = 0.123 + 0.004 * r;
+            k[m * (size_t)dim + (size_t)d] = spread == EDGES ? edges[(m * 3 + (size_t)d * 5 + m / 7) % 7] : (float)r;
+        }
+    return k;
+}
+
+static inline struct c32 *make_values(size_t count, uint64_t seed)
+{
+    struct c32 *v = malloc((count + 1) * sizeof *v);
+    assert_non_null(v);
+    for (size_t i = 0; i < count; i++)
+        v[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
+    return v;
+}
+
+static inline float *make_weights(size_t count)
+{
+    uint64_t seed = 99;
+    float *w = malloc((count + 1) * sizeof *w);
+    assert_non_null(w);
+    for (size_t i = 0; i < count; i++)
+        w[i] = (float)(0.2 + uniform_next(&seed));
+    return w;
+}
+
+struct problem {
+    int dim, n[3], batch;
+    size_t samples;
+    enum spread spread;
+    enum nufft_kernel kernel;
+    double tolerance;
+    int width;
+    double oversampling;
+    int threads;
+};
+
+static inline struct nufft *make_plan(struct dev *dev, const struct problem *p, const float *k)
+{
+    struct nufft *plan = NULL;
+    struct nufft_params params = {.dim = p->dim,
+                                  .n = {p->n[0], p->n[1], p->n[2]},
+                                  .tolerance = p->tolerance,
+                                  .kernel = p->kernel,
+                                  .width = p->width,
+                                  .oversampling = p->oversampling,
+                                  .batch = p->batch};
+    if (nufft_create(&plan, dev, &params, p->samples, k) != 0)
+        fail_msg("%s", err_last()->text);
+    return plan;
+}
+
+static inline size_t pixels_of(const struct problem *p)
+{
+    return (size_t)p->n[0] * (size_t)p->n[1] * (size_t)p->n[2];
+}
+
+static inline double phase(const struct problem *p, const float *k, size_t r)
+{
+    int at[3] = {(int)(r % (size_t)p->n[0]), (int)(r / (size_t)p->n[0] % (size_t)p->n[1]),
+                 (int)(r / (size_t)p->n[0] / (size_t)p->n[1])};
+    double turns = 0;
+    for (int d = 0; d < p->dim; d++)
+        turns += (double)k[d] * (at[d] - p->n[d] / 2);
+    return 2 * KERNEL_PI * (turns - floor(turns));
+}
+
+/* Relative l2 distance of got from sum_m w_m data_m exp(+i phase) at every pixel. */
+static inline double adjoint_error(const struct problem *p, const float *k, const float *w, const struct c32 *data,
+                                   const struct c32 *got)
+{
+    double off = 0, all = 0;
+    for (size_t r = 0; r < pixels_of(p); r++) {
+        double re = 0, im = 0;
+        for (size_t m = 0; m < p->samples; m++) {
+            double a = phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a), f = w != NULL ? w[m] : 1;
+            re += f * (data[m].re * c - data[m].im * s);
+            im += f * (data[m].re * s + data[m].im * c);
+        }
+        off += (re - got[r].re) * (re - got[r].re) + (im - got[r].im) * (im - got[r].im);
+        all += re * re + im * im;
+    }
+    return sqrt(off / all);
+}
+
+static inline double forward_error(const struct problem *p, const float *k, const float *w, const struct c32 *image,
+                                   const struct c32 *got)
+{
+    double off = 0, all = 0;
+    for (size_t m = 0; m < p->samples; m++) {
+        double re = 0, im = 0, f = w != NULL ? w[m] : 1;
+        for (size_t r = 0; r < pixels_of(p); r++) {
+            double a = -phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a);
+            re += f * (image[r].re * c - image[r].im * s);
+            im += f * (image[r].re * s + image[r].im * c);
+        }
+        off += (re - got[m].re) * (re - got[m].re) + (im - got[m].im) * (im - got[m].im);
+        all += re * re + im * im;
+    }
+    return sqrt(off / all);
+}
+
+static inline double dot_re(size_t n, const struct c32 *a, const struct c32 *b)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)a[i].re * b[i].re + (double)a[i].im * b[i].im;
+    return sum;
+}
+
+#endif

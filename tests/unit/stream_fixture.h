@@ -1,0 +1,132 @@
+/* stream_fixture.h: scans that arrive, as the decoder writes them, and jobs that compute of them meanwhile. */
+#ifndef MRIRECON_STREAM_FIXTURE_H
+#define MRIRECON_STREAM_FIXTURE_H
+
+#include "recon/mri/recon_ahead.h"
+#include "recon/mri/recon_kind.h"
+#include "recon/scan/scan_build.h"
+#include "recon/scan/scan_live.h"
+#include "tests/unit/recon_fixture.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
+
+/* Header of a scan; %s: its encodingLimits. */
+static const char xml[] =
+    "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><encoding><encodedSpace><matrixSize><x>16</x><y>16</y>"
+    "<z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm></encodedSpace><reconSpace>"
+    "<matrixSize><x>16</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm>"
+    "</reconSpace><encodingLimits>%s</encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>";
+
+/* ---- a scan that arrives, as the decoder writes it ---- */
+
+struct stream {
+    struct flat flat; /* the whole scan */
+    struct scan_builder builder;
+    struct scan_readout *readouts; /* with the places that the builder gave */
+    int memory;
+    size_t put;
+};
+
+/* `repetitions` of so many spokes. */
+static inline void stream_begin_of(struct stream *s, const char *limits, unsigned count, unsigned samples,
+                                   unsigned repetitions)
+{
+    char header[sizeof xml + 200];
+    memset(s, 0, sizeof *s);
+    random_state = 1;
+    flat_init(&s->flat, 16, 16, 1);
+    s->flat.encodings[0].images = 1;
+    spokes(&s->flat, count * repetitions, samples, COILS);
+    for (unsigned i = 0; i < count * repetitions; i++)
+        s->flat.readouts[i].idx[SCAN_REPETITION] = (uint16_t)(i / count);
+    s->memory = memfd_create("stream", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(s->memory, CAP), 0);
+    snprintf(header, sizeof header, xml, limits);
+    assert_int_equal(scan_builder_open(&s->builder, s->memory, CAP, header, strlen(header)), 0);
+}
+
+static inline void stream_begin(struct stream *s, const char *limits)
+{
+    stream_begin_of(s, limits, SPOKES, SAMPLES, REPETITIONS);
+}
+
+/* Readouts up to `count` are decoded, and told of. */
+static inline void stream_put(struct stream *s, size_t count)
+{
+    const struct flat *flat = &s->flat;
+    s->readouts = realloc(s->readouts, (count + 1) * sizeof *s->readouts);
+    for (; s->put < count; s->put++) {
+        const struct scan_readout *from = &flat->readouts[s->put];
+        struct scan_readout r = *from;
+        assert_int_equal(scan_builder_arrive(&s->builder, &r), 0);
+        assert_int_equal(
+            scan_builder_put(&s->builder, flat->traj + from->traj, (size_t)r.samples * r.traj_dims * sizeof(float)), 0);
+        assert_int_equal(scan_builder_align(&s->builder), 0);
+        assert_int_equal(
+            scan_builder_put(&s->builder, flat->data + from->data, (size_t)r.samples * r.coils * sizeof(struct c32)),
+            0);
+        s->readouts[s->put] = r;
+    }
+    assert_int_equal(scan_builder_tell(&s->builder, s->put, s->builder.data.at), 0);
+}
+
+static inline void stream_close(struct stream *s)
+{
+    stream_put(s, s->flat.header.readouts);
+    assert_int_equal(scan_builder_close(&s->builder, s->readouts, s->put), 0);
+}
+
+static inline void stream_end(struct stream *s)
+{
+    flat_free(&s->flat);
+    free(s->readouts);
+    close(s->memory);
+}
+
+/* ---- computing ahead ---- */
+
+struct job {
+    struct param_values values;
+    struct job_request request;
+    struct job_show show;
+    void *ahead;
+    size_t shown, shown_bytes;
+};
+
+static inline void show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                        const void *of)
+{
+    struct job *job = context;
+    (void)write;
+    (void)of;
+    job->shown = count > job->shown ? count : job->shown; /* each part of the scan is a job, and shows from the first */
+    job->shown_bytes = bytes;
+}
+
+static inline void job_begin(struct job *job, const struct stream *s, const char *name, const char *value)
+{
+    memset(job, 0, sizeof *job);
+    const struct kind *kind = kind_find("recon");
+    param_values_init(kind, &job->values);
+    assert_int_equal(param_values_set(kind, &job->values, "tolerance", "1e-5"), 0);
+    assert_int_equal(param_values_set(kind, &job->values, "traj_units", "pixel"), 0);
+    assert_int_equal(param_values_set(kind, &job->values, name, value), 0);
+    job->show = (struct job_show){job, show};
+    job->request = (struct job_request){.kind = kind, .values = &job->values, .input = -1, .show = &job->show};
+    assert_int_equal(recon_ahead_create(&job->ahead, fcntl(s->memory, F_DUPFD_CLOEXEC, 0)), 0);
+}
+
+static inline bool job_go(struct job *job)
+{
+    bool over = false, more = false;
+    const int rc = recon_ahead_go(job->ahead, dev, &job->request, NULL, &more, &over);
+    if (rc != 0)
+        fail_msg("%s: %s", err_name(rc), err_last()->text);
+    return over;
+}
+
+#endif

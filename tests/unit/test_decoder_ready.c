@@ -1,0 +1,244 @@
+/* Decoder processes that are started in advance, and the template that they are forked from. */
+#include "tests/unit/decode_fixture.h"
+
+#include "recon/codec/codec.h"
+#include "recon/codec/sandbox.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+/* Process ids of this program's children that decode, without the template that they are forked from, which goes to
+ * pids[CHILDREN - 1], or 0. */
+enum { CHILDREN = 8 };
+
+static bool is_template(pid_t pid)
+{
+    char path[64], words[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = read(fd, words, sizeof words - 1);
+    close(fd);
+    return got > 0 && strcmp(words + strlen(words) + 1, CODEC_TEMPLATE) == 0;
+}
+
+static int children(pid_t pids[CHILDREN])
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    int count = 0;
+    if (fgets(line, sizeof line, file))
+        for (char *word = strtok(line, " "); word && count < CHILDREN - 1; word = strtok(NULL, " ")) {
+            pid_t pid = (pid_t)atoi(word);
+            if (is_template(pid))
+                pids[CHILDREN - 1] = pid;
+            else
+                pids[count++] = pid;
+        }
+    fclose(file);
+    return count;
+}
+
+static void one_that_stands_ready_serves_one_upload(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    pid_t pids[CHILDREN] = {0}, before[CHILDREN] = {0};
+    int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(before), 2);
+    for (int i = 0; i < 4; i++) { /* two that were started in advance, then fresh ones */
+        bool good = i % 2 == 0;
+        assert_int_equal(scan_decode(&scan, decoder, good ? fd : wrong, NULL, &roomy, NULL, NULL),
+                         good ? 0 : ERR_MALFORMED_FILE);
+        scan_close(&scan);
+    }
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(pids), 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(pids[i / 2] != before[i % 2]);
+    assert_int_equal(decoder_prepare(decoder, 99), 0);
+    assert_int_equal(children(pids), DECODER_MOST_READY);
+    assert_null(decoder_lost(decoder));
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left, not even a zombie */
+    assert_int_equal(open_descriptors(), open);
+    close(wrong);
+    close(fd);
+}
+
+static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    siginfo_t info;
+    pid_t pids[CHILDREN] = {0};
+    int fd = open_file(p, "plain"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed when processes are prepared */
+        assert_int_equal(decoder_prepare(decoder, 2), 0);
+        int count = children(pids);
+        for (int i = 0; i < count; i++) {
+            assert_int_equal(kill(pids[i], SIGKILL), 0);
+            assert_int_equal(waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOWAIT), 0);
+        }
+        if (way == 1)
+            assert_int_equal(decoder_prepare(decoder, 1), 0);
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+        scan_close(&scan);
+        const char *lost = decoder_lost(decoder);
+        assert_non_null(lost);
+        assert_non_null(strstr(lost, "2 pre-started decoders"));
+        assert_non_null(strstr(lost, "signal 9"));
+        assert_null(decoder_lost(decoder));
+    }
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(open_descriptors(), open);
+    close(fd);
+}
+
+/* A template that ends is told of and replaced, and nobody waits for one that is not there: it is killed between
+ * uploads, while it forks nothing, and when it is asked. What it forked before serves on. */
+static void a_template_that_ended_is_replaced_and_told(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    siginfo_t info;
+    pid_t pids[CHILDREN] = {0}, ready[CHILDREN] = {0};
+    int fd = open_file(p, "plain"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 1), 0);
+    for (int way = 0; way < 2; way++) {
+        assert_int_equal(children(ready), 1);
+        pid_t template = ready[CHILDREN - 1];
+        assert_true(template > 0);
+        assert_int_equal(kill(template, SIGKILL), 0);
+        assert_int_equal(waitid(P_PID, (id_t) template, &info, WEXITED | WNOWAIT), 0);
+        for (int i = 0; i < 1 + way; i++) { /* of what stands ready; and one more, which has to be started */
+            assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+            check_good("plain", &scan);
+            scan_close(&scan);
+        }
+        assert_int_equal(decoder_prepare(decoder, 1), 0);
+        const char *lost = decoder_lost(decoder);
+        assert_non_null(lost);
+        assert_non_null(strstr(lost, "The process that decoders are forked from ended (by signal 9)."));
+        assert_null(strstr(lost, "pre-started"));
+        assert_null(decoder_lost(decoder));
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+        scan_close(&scan);
+        assert_int_equal(decoder_prepare(decoder, 1), 0);
+        assert_int_equal(children(pids), 1);
+        assert_true(pids[CHILDREN - 1] > 0 && pids[CHILDREN - 1] != template);
+        assert_null(decoder_lost(decoder));
+    }
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(open_descriptors(), open);
+    close(fd);
+}
+
+/* What one process read of an upload is not in the memory of the next: neither the template nor a process beside it
+ * has it. Both copies of the bytes are looked for in all that is readable of them. */
+static bool memory_has(pid_t pid, const char *needle, size_t bytes)
+{
+    char path[64], line[512];
+    static char block[1 << 20];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
+    int memory = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(maps && memory >= 0);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        char rights[5];
+        /* What is larger is the shadow of a sanitizer, of terabytes. */
+        if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || rights[0] != 'r' || end - begin > 1UL << 30)
+            continue;
+        for (unsigned long at = begin; at < end && !found; at += sizeof block - bytes) {
+            const size_t wanted = end - at < sizeof block ? end - at : sizeof block;
+            const ssize_t got = pread(memory, block, wanted, (off_t)at);
+            found = got > 0 && memmem(block, (size_t)got, needle, bytes) != NULL;
+        }
+    }
+    close(memory);
+    fclose(maps);
+    return found;
+}
+
+static void what_is_forked_knows_of_no_other_upload(void **state)
+{
+    static const char words[] = "ismrmrdHeader";
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    pid_t pids[CHILDREN] = {0};
+    int fd = open_file(p, "plain");
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(pids), 2);
+    const char *own = strstr(scan.xml, "propellor");
+    assert_non_null(own);
+    for (int i = 0; i < 2; i++)
+        assert_false(memory_has(pids[i], own, 9));
+    assert_false(memory_has(pids[CHILDREN - 1], own, 9));
+    assert_true(memory_has(getpid(), own, 9)); /* the search finds what is there */
+    assert_true(memory_has(pids[0], words, sizeof words - 1));
+    scan_close(&scan);
+    decoder_free(decoder);
+    close(fd);
+}
+
+/* Limits are the upload's, not those of the start. */
+static void one_that_stands_ready_keeps_the_limits(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    struct rlimit limit;
+    pid_t pids[CHILDREN] = {0};
+    int fd = open_file(p, "plain"), asked = 0;
+    char hanging[256];
+    struct decode_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    make_program(p, "waits", "#!/bin/sh\n[ $1 = template ] && exit 1\nwhile :; do :; done\n", hanging);
+    assert_int_equal(decoder_create(&decoder, hanging), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    limits.seconds = 60;
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
+    decoder_free(decoder);
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 1), 0);
+    limits.bytes = 100;
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    /* It has ended, but was not waited for yet. */
+    assert_int_equal(children(pids), 1);
+    assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
+    assert_int_equal(limit.rlim_max, 100);
+    assert_int_equal(prlimit(pids[0], RLIMIT_CPU, NULL, &limit), 0);
+    assert_in_range(limit.rlim_cur, 60, 70); /* rounded up twice */
+    decoder_free(decoder);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_that_stands_ready_serves_one_upload),
+        cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
+        cmocka_unit_test(a_template_that_ended_is_replaced_and_told),
+        cmocka_unit_test(what_is_forked_knows_of_no_other_upload),
+        cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

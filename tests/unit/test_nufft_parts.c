@@ -1,0 +1,194 @@
+/* Adjoints in parts (gridding/nufft/nufft_parts.h): against direct sums in double precision, against the whole, as the
+ * transpose of the forward transform, the same bits, and bad input. */
+#include "gridding/nufft/nufft_parts.h"
+#include "tests/unit/nufft_fixture.h"
+
+/* What a problem has, and an adjoint of it in `count` parts. */
+struct divided {
+    const struct problem *problem;
+    struct dev *dev;
+    float *k, *w;
+    struct c32 *data; /* [batch][samples] */
+    struct nufft *plan;
+    struct nufft_parts *parts;
+    size_t first[8];
+    int count;
+};
+
+static void divided_make(struct divided *d, const struct problem *p, int count, bool weighted)
+{
+    *d = (struct divided){.problem = p, .count = count};
+    assert_int_equal(dev_create(&d->dev, DEV_CPU, 0, p->threads), 0);
+    d->k = make_k(p->dim, p->samples, p->spread);
+    d->w = weighted ? make_weights(p->samples) : NULL;
+    d->data = make_values((size_t)p->batch * p->samples, 3);
+    d->plan = make_plan(d->dev, p, d->k);
+    assert_int_equal(nufft_set_weights(d->plan, d->w), 0);
+    for (int i = 1; i <= count; i++) /* halves of what is left */
+        d->first[i] = i == count ? p->samples : d->first[i - 1] + (p->samples - d->first[i - 1]) / 2;
+    if (nufft_parts_create(&d->parts, d->plan, p->batch, count, d->first, d->k, d->w) != 0)
+        fail_msg("%s", err_last()->text);
+}
+
+static void divided_free(struct divided *d)
+{
+    nufft_parts_free(d->parts);
+    nufft_free(d->plan);
+    free(d->data);
+    free(d->w);
+    free(d->k);
+    dev_free(d->dev);
+}
+
+/* Add the parts that are left, up to `end`. */
+static void add_until(struct divided *d, int end)
+{
+    const struct problem *p = d->problem;
+    for (int i = nufft_parts_added(d->parts); i < end; i++) {
+        const size_t from = d->first[i], count = d->first[i + 1] - from;
+        for (int b = 0; b < p->batch; b++)
+            memcpy(nufft_parts_data(d->parts, b), d->data + (size_t)b * p->samples + from, count * sizeof *d->data);
+        assert_int_equal(nufft_parts_add(d->parts), 0);
+        assert_int_equal(nufft_parts_added(d->parts), i + 1);
+    }
+}
+
+static struct c32 *image_of(struct divided *d)
+{
+    struct c32 *image = make_values((size_t)d->problem->batch * pixels_of(d->problem), 1);
+    assert_int_equal(nufft_parts_begin(d->parts), 0);
+    add_until(d, d->count);
+    assert_int_equal(nufft_parts_image(d->parts, image), 0);
+    return image;
+}
+
+static void check(const struct problem *p, int count, bool weighted)
+{
+    struct divided d;
+    struct nufft_info info;
+    divided_make(&d, p, count, weighted);
+    nufft_describe(d.plan, &info);
+    const size_t pixels = pixels_of(p), batch = (size_t)p->batch;
+    struct c32 *image = image_of(&d), *again = image_of(&d), *x = make_values(batch * pixels, 5),
+               *y = make_values(batch * p->samples, 6), *whole = make_values(batch * pixels, 7);
+    for (size_t b = 0; b < batch; b++) {
+        const double error = adjoint_error(p, d.k, d.w, d.data + b * p->samples, image + b * pixels);
+        if (!(error < info.expected_error))
+            fail_msg("%d parts, dim %d, width %d: %.3g, expected %.3g", count, p->dim, info.width, error,
+                     info.expected_error);
+    }
+    assert_memory_equal(image, again, batch * pixels * sizeof *image);
+    /* <A^H d, x> = <d, A x>: the same sums in another order; float32 leaves some 1e-6 of their size. */
+    assert_int_equal(nufft_forward(d.plan, p->batch, x, y), 0);
+    const double left = dot_re(batch * pixels, image, x), right = dot_re(batch * p->samples, d.data, y);
+    const double size = sqrt(dot_re(batch * pixels, image, image) * dot_re(batch * pixels, x, x));
+    assert_true(fabs(left - right) < 3e-6 * size);
+    /* One part is the whole, bit for bit. */
+    assert_int_equal(nufft_adjoint(d.plan, p->batch, d.data, whole), 0);
+    if (count == 1)
+        assert_memory_equal(image, whole, batch * pixels * sizeof *image);
+    assert_true(nufft_parts_bytes(d.parts) >= batch * pixels * sizeof *image);
+    free(image);
+    free(again);
+    free(whole);
+    free(x);
+    free(y);
+    divided_free(&d);
+}
+
+static void every_division(void **unused)
+{
+    (void)unused;
+    static const int batches[] = {1, 3, 16, 21};
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+        for (int count = 1; count <= 6; count += count < 2 ? 1 : 4) {
+            const struct problem flat = {2, {20, 24, 1}, batches[i], 700, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
+            const struct problem deep = {3, {12, 10, 14}, batches[i], 500, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
+            check(&flat, count, true);
+            check(&deep, count, i % 2 == 0);
+        }
+    const struct problem radial = {2, {16, 18, 1}, 2, 400, UNIFORM, NUFFT_RADIAL, 1e-3, 0, 0, 2};
+    const struct problem crowded = {2, {16, 18, 1}, 2, 4000, ONE_PLACE, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+    check(&radial, 3, true);
+    check(&crowded, 4, true);
+}
+
+/* Squares, on top of what is there; and the same bits for any number of threads, and after a beginning that was
+ * abandoned. */
+static void squares_and_threads(void **unused)
+{
+    (void)unused;
+    const struct problem one = {2, {30, 26, 1}, 5, 6000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    struct problem many = one;
+    struct divided a, b;
+    many.threads = 3;
+    divided_make(&a, &one, 5, true);
+    divided_make(&b, &many, 5, true);
+    const size_t pixels = pixels_of(&one);
+    float *squares = calloc(pixels, sizeof *squares), *other = calloc(pixels, sizeof *other);
+    squares[0] = other[0] = 5;
+    struct c32 *image = image_of(&a);
+    assert_int_equal(nufft_parts_begin(a.parts), 0);
+    add_until(&a, 5);
+    assert_int_equal(nufft_parts_squares(a.parts, squares), 0);
+    assert_int_equal(nufft_parts_begin(b.parts), 0);
+    add_until(&b, 3);
+    assert_int_equal(nufft_parts_begin(b.parts), 0);
+    assert_int_equal(nufft_parts_added(b.parts), 0);
+    add_until(&b, 5);
+    assert_int_equal(nufft_parts_squares(b.parts, other), 0);
+    assert_memory_equal(squares, other, pixels * sizeof *squares);
+    for (size_t r = 0; r < pixels; r++) {
+        double sum = r == 0 ? 5 : 0;
+        for (size_t t = 0; t < 5; t++) {
+            const struct c32 *v = image + t * pixels + r;
+            sum += (double)v->re * v->re + (double)v->im * v->im;
+        }
+        assert_true(fabs(squares[r] - sum) <= 1e-5 * (sum + 1e-3)); /* five float32 products and sums */
+    }
+    free(image);
+    free(squares);
+    free(other);
+    divided_free(&a);
+    divided_free(&b);
+}
+
+static void bad_input(void **unused)
+{
+    (void)unused;
+    const struct problem p = {2, {12, 12, 1}, 2, 100, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    struct divided d;
+    struct nufft_parts *none = NULL;
+    struct c32 image[2 * 144];
+    divided_make(&d, &p, 2, false);
+    static const struct {
+        int batch, count;
+        size_t first[4];
+    } bad[] = {{0, 1, {0, 100}},      {1, 0, {0}},         {1, 2, {0, 50, 99}}, {1, 2, {1, 50, 100}},
+               {1, 2, {0, 101, 100}}, {1, 2, {0, 0, 100}}, {1, 1, {0, 101}}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(nufft_parts_create(&none, d.plan, bad[i].batch, bad[i].count, bad[i].first, d.k, NULL),
+                         ERR_BAD_PARAMETER);
+        assert_null(none);
+        assert_true(strlen(err_last()->text) > 20);
+    }
+    d.k[2 * 70] = NAN;
+    assert_int_equal(nufft_parts_create(&none, d.plan, 1, 2, d.first, d.k, NULL), ERR_TRAJ_NONFINITE);
+    assert_null(none);
+    /* Not all parts are there. */
+    assert_int_equal(nufft_parts_begin(d.parts), 0);
+    add_until(&d, 1);
+    assert_int_equal(nufft_parts_image(d.parts, image), ERR_INTERNAL);
+    nufft_parts_free(NULL);
+    divided_free(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_division),
+        cmocka_unit_test(squares_and_threads),
+        cmocka_unit_test(bad_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,339 @@
+/* recon/mri/recon_parts.h: images of streams that are gridded in parts: the same bits whenever the stream came, the
+ * whole's image within the tolerance, and nothing of what was added ahead where the trajectory turns out another. */
+#include "recon/mri/plan_cache.h"
+#include "recon/mri/recon_parts.h"
+#include "tests/random.h"
+#include "tests/unit/stream_fixture.h"
+
+enum { MANY = 260, LONG = 130, HALF = 131, NEARLY = 225 }; /* 33,800 samples: parts of 16,900, 8,450 and the rest */
+
+static struct recon_cache *cache;
+
+static void begin_of(struct job *job, struct stream *s, unsigned readouts)
+{
+    stream_begin_of(s, "", readouts, LONG, 1);
+    s->flat.header.streamed = s->builder.header.streamed = 1;
+    job_begin(job, s, "coils", "rss");
+    assert_int_equal(param_values_set(job->request.kind, &job->values, "tolerance", "1e-3"), 0);
+    job->request.cache = cache;
+}
+
+static void begin(struct job *job, struct stream *s)
+{
+    begin_of(job, s, MANY);
+}
+
+static void end(struct job *job, struct stream *s)
+{
+    recon_ahead_free(job->ahead);
+    stream_end(s);
+}
+
+/* Other data, the same trajectory. */
+static void data_change(struct stream *s, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (size_t i = 0; i < s->flat.header.data_count; i++)
+        s->flat.data[i] = (struct c32){(float)(uniform_next(&state) - 0.5), (float)uniform_next(&state)};
+}
+
+/* The whole stream comes, and its image with it. */
+static void run_all(struct job *job, struct stream *s)
+{
+    stream_close(s);
+    assert_true(job_go(job));
+    assert_int_equal(job->shown, 1);
+}
+
+static double distance(const struct image_series *a, const struct image_series *b)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < a->size[0] * a->size[1]; i++) {
+        off += pow((double)a->data[i] - (double)b->data[i], 2);
+        all += pow((double)b->data[i], 2);
+    }
+    return sqrt(off / all);
+}
+
+/* A number of the report; -1: it has none of this name. */
+static int64_t told(const struct job_outcome *out, const char *name)
+{
+    return json_object_get(out->report, name) ? reported(out, name) : -1;
+}
+
+/* The stream's image is that of the same stream without anything ahead, bit for bit, and that of the whole scan;
+ * `parts`: of the image, -1: it was not gridded in parts; `ahead`: those that were added before the end, likewise. */
+static void check(struct job *job, struct stream *s, int64_t parts, int64_t ahead)
+{
+    struct job_outcome plain = {0}, quick = {0}, one = {0};
+    job->request.show = NULL;
+    job->request.ahead = job->ahead;
+    assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    assert_int_equal(reported(&quick, "images_ahead"), 1);
+    assert_int_equal(told(&quick, "parts"), parts);
+    assert_int_equal(told(&quick, "parts_ahead"), ahead);
+    job->request.ahead = NULL;
+    assert_int_equal(recon_run_scan(&plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    assert_int_equal(told(&plain, "parts_ahead"), ahead < 0 ? -1 : 0);
+    job->request.cache = NULL;
+    s->flat.header.streamed = 0;
+    assert_int_equal(recon_run_scan(&one, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    assert_int_equal(told(&one, "parts"), -1);
+    const struct image_series *a = images_of(&quick), *b = images_of(&plain), *c = images_of(&one);
+    assert_memory_equal(a->data, b->data, a->size[0] * a->size[1] * sizeof(float));
+    assert_true(distance(a, c) < 1e-5); /* the same sums in another order, in float32 */
+    drop(&plain);
+    drop(&quick);
+    drop(&one);
+}
+
+/* A stream whose plan is kept from then on. */
+static void first_of_its_kind(void)
+{
+    struct stream s;
+    struct job job;
+    recon_cache_free(cache);
+    assert_int_equal(recon_cache_create(&cache), 0);
+    begin(&job, &s);
+    stream_put(&s, HALF);
+    assert_false(job_go(&job));
+    run_all(&job, &s);
+    check(&job, &s, 3, 0);
+    end(&job, &s);
+}
+
+static void parts_come_ahead_once_the_trajectory_is_known(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    first_of_its_kind();
+    begin(&job, &s);
+    data_change(&s, 5);
+    for (size_t count = 10; count <= NEARLY; count += 43) {
+        stream_put(&s, count);
+        assert_false(job_go(&job));
+    }
+    assert_int_equal(job.shown, 0);
+    run_all(&job, &s);
+    check(&job, &s, 3, 2);
+    end(&job, &s);
+}
+
+static void all_parts_may_come_before_the_end(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    first_of_its_kind();
+    begin(&job, &s);
+    data_change(&s, 6);
+    stream_put(&s, MANY);
+    assert_false(job_go(&job));
+    run_all(&job, &s);
+    check(&job, &s, 3, 3);
+    end(&job, &s);
+}
+
+/* The job begins before the end of the stream was noticed: it takes the parts itself. */
+static void the_job_takes_what_was_added(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    struct job_outcome quick = {0}, plain = {0};
+    first_of_its_kind();
+    begin(&job, &s);
+    data_change(&s, 10);
+    stream_put(&s, NEARLY);
+    assert_false(job_go(&job));
+    job.request.show = NULL;
+    job.request.ahead = job.ahead;
+    assert_int_equal(recon_run_scan(&quick, dev, &job.request, NULL, flat_scan(&s.flat)), 0);
+    assert_int_equal(told(&quick, "images_ahead"), -1);
+    assert_int_equal(told(&quick, "parts_ahead"), 2);
+    job.request.ahead = NULL;
+    assert_int_equal(recon_run_scan(&plain, dev, &job.request, NULL, flat_scan(&s.flat)), 0);
+    const struct image_series *a = images_of(&quick), *b = images_of(&plain);
+    assert_memory_equal(a->data, b->data, a->size[0] * a->size[1] * sizeof(float));
+    drop(&quick);
+    drop(&plain);
+    end(&job, &s);
+}
+
+/* A spoke that differs, from the first part on and after what was added; and noise that comes late, by which the coils
+ * are mixed. */
+static void what_turns_out_otherwise_is_not_taken(void **state)
+{
+    (void)state;
+    for (int row = 0; row < 3; row++) {
+        struct stream s;
+        struct job job;
+        first_of_its_kind();
+        begin(&job, &s);
+        data_change(&s, 7);
+        const size_t place = row == 0 ? 3 : NEARLY + 5;
+        if (row < 2)
+            s.flat.traj[s.flat.readouts[place].traj] += 1e-3f;
+        else
+            for (size_t i = place; i < place + 9; i++)
+                s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
+        stream_put(&s, NEARLY);
+        assert_false(job_go(&job));
+        run_all(&job, &s);
+        check(&job, &s, row < 2 ? 3 : 2, 0);
+        end(&job, &s);
+    }
+}
+
+/* All of the stream comes, and its images are those of the same stream without anything ahead, bit for bit. */
+static void check_bits(struct job *job, struct stream *s)
+{
+    struct job_outcome quick = {0}, plain = {0};
+    stream_close(s);
+    assert_true(job_go(job));
+    job->request.show = NULL;
+    job->request.ahead = job->ahead;
+    assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    job->request.ahead = NULL;
+    assert_int_equal(recon_run_scan(&plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    const struct image_series *a = images_of(&quick), *b = images_of(&plain);
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->data, b->data, a->count * a->size[0] * a->size[1] * sizeof(float));
+    drop(&quick);
+    drop(&plain);
+}
+
+/* Noise after the image: the trajectory is the last job's to the end, but the coils are mixed by the noise. */
+static void parts_of_other_mixed_coils_are_not_taken(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    first_of_its_kind();
+    begin_of(&job, &s, MANY + 9);
+    data_change(&s, 11);
+    for (size_t i = MANY; i < MANY + 9; i++)
+        s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
+    stream_put(&s, NEARLY);
+    assert_false(job_go(&job));
+    check_bits(&job, &s);
+    end(&job, &s);
+}
+
+/* Slice 1 comes before slice 0, on the same trajectory: the parts are of the slice that turns out the second. */
+static void parts_of_other_readouts_are_not_taken(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    first_of_its_kind();
+    begin_of(&job, &s, 2 * MANY);
+    data_change(&s, 12);
+    for (size_t i = 0; i < MANY; i++) {
+        const struct scan_readout *second = &s.flat.readouts[i + MANY];
+        s.flat.readouts[i].idx[SCAN_SLICE] = 1;
+        memcpy(s.flat.traj + second->traj, s.flat.traj + s.flat.readouts[i].traj, LONG * 2 * sizeof *s.flat.traj);
+    }
+    stream_put(&s, NEARLY);
+    assert_false(job_go(&job));
+    check_bits(&job, &s);
+    end(&job, &s);
+}
+
+/* A job that runs meanwhile, on the same plan or another, takes the place of what was added. */
+static void a_job_between_begins_anew(void **state)
+{
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct stream s, t;
+        struct job job, between;
+        first_of_its_kind();
+        begin(&job, &s);
+        data_change(&s, 8);
+        stream_put(&s, HALF);
+        assert_false(job_go(&job));
+        begin(&between, &t);
+        data_change(&t, 9);
+        if (other)
+            t.flat.traj[0] += 1e-3f;
+        run_all(&between, &t);
+        end(&between, &t);
+        stream_put(&s, NEARLY);
+        assert_false(job_go(&job));
+        run_all(&job, &s);
+        check(&job, &s, 3, other ? 0 : 2); /* what has come is added again, where the plan is still there */
+        end(&job, &s);
+    }
+}
+
+/* Few samples, single coils, and a scan that is no stream are gridded as a whole. */
+static void others_are_gridded_as_a_whole(void **state)
+{
+    (void)state;
+    for (int row = 0; row < 2; row++) {
+        struct stream s;
+        struct job job;
+        begin(&job, &s);
+        if (row == 0)
+            s.flat.header.streamed = s.builder.header.streamed = 0;
+        else
+            assert_int_equal(param_values_set(job.request.kind, &job.values, "coils", "adaptive"), 0);
+        stream_put(&s, NEARLY);
+        assert_false(job_go(&job));
+        run_all(&job, &s);
+        check(&job, &s, -1, -1);
+        end(&job, &s);
+    }
+}
+
+static void divisions(void **state)
+{
+    (void)state;
+    size_t offsets[1001], ends[PARTS_MOST + 1];
+    for (size_t i = 0; i <= 1000; i++)
+        offsets[i] = i * 512;
+    assert_int_equal(recon_parts_divide(offsets, 31, ends), 1);
+    assert_int_equal(ends[1], 31);
+    assert_int_equal(recon_parts_divide(offsets, 402, ends), 5);
+    for (int p = 0; p < 5; p++)
+        assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 402})[p]);
+    for (size_t i = 0; i <= 1000; i++)
+        offsets[i] = i * 100000;
+    assert_int_equal(recon_parts_divide(offsets, 1000, ends), PARTS_MOST);
+    assert_int_equal(ends[PARTS_MOST], 1000);
+    assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
+    assert_int_equal(recon_parts_divide(offsets, 2, ends), 2);
+}
+
+static int cache_make(void **state)
+{
+    (void)state;
+    return recon_cache_create(&cache);
+}
+
+static int cache_drop(void **state)
+{
+    (void)state;
+    recon_cache_free(cache);
+    cache = NULL;
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, cache_make, cache_drop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divisions),
+        TEST(parts_come_ahead_once_the_trajectory_is_known),
+        TEST(all_parts_may_come_before_the_end),
+        TEST(the_job_takes_what_was_added),
+        TEST(what_turns_out_otherwise_is_not_taken),
+        TEST(parts_of_other_mixed_coils_are_not_taken),
+        TEST(parts_of_other_readouts_are_not_taken),
+        TEST(a_job_between_begins_anew),
+        TEST(others_are_gridded_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}

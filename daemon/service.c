@@ -287,17 +287,17 @@ void service_stop(struct service *service, struct servers *servers)
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
     idempotency_keys_free(service->keys);
+    struct store *store = service->core.store;
+    if (store)
+        store_listen(store, (struct store_listener){.told = NULL});
+    feed_free(service->feed); /* its thread wakes waiters */
     waiters_free(service->core.waiters);
     live_free(service->core.live);
     metrics_free(service->core.metrics);
     uploads_free(service->uploads);
-    struct store *store = service->core.store;
-    if (store)
-        store_listen(store, (struct store_listener){.told = NULL});
     outbox_free(service->outbox);
     store_free(store);
     destinations_free(service->destinations);
-    feed_free(service->feed);
     if (service->state_is_known)
         spool_stop_note(service->core.spool);
     spool_free(service->core.spool);

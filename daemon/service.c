@@ -200,9 +200,16 @@ int service_configure(struct service *service, struct options *options)
 static void change_told(void *context, const char *id, const char *client, int from, int to)
 {
     struct service *service = context;
-    feed_add(service->feed, id, client, from, to);
+    (void)from;
+    feed_add(service->feed, id, client, to);
     if (to >= 0 && job_state_is_final((enum job_state)to))
         outbox_wake(service->outbox);
+}
+
+static void deliveries_told(void *context, const char *id, const char *client)
+{
+    struct service *service = context;
+    feed_add_deliveries(service->feed, id, client);
 }
 
 /* What works on the queue, without HTTP. */
@@ -222,7 +229,7 @@ static int queue_start(struct service *service, const struct options *options)
         rc =
             outbox_create(&service->outbox, &service->core, service->destinations, service->converter, options->sender);
     if (!rc)
-        store_listen(service->core.store, (struct store_listener){change_told, service});
+        store_listen(service->core.store, (struct store_listener){change_told, deliveries_told, service});
     if (!rc)
         rc = scheduler_create(&service->scheduler, &service->core);
     return rc ? rc : housekeeper_create(&service->housekeeper, &service->core, service->scheduler);

@@ -18,6 +18,7 @@ const struct route http_routes[] = {
     {"GET", "/v1/events", ROLE_READ, NULL, NULL, route_feed, 0},
     {"GET", "/v1/jobs/*/events", ROLE_READ, NULL, NULL, route_events, 0},
     {"GET", "/v1/deliveries", ROLE_READ, NULL, route_deliveries_work, route_deliveries, ROUTE_QUERY | ROUTE_LIST},
+    {"GET", "/v1/destinations", ROLE_READ, NULL, NULL, route_destinations, 0},
     {"POST", "/v1/jobs/*/deliveries/*", ROLE_ADMIN, NULL, route_deliver_work, route_deliver, 0},
     {"GET", "/v1/jobs/*/results", ROLE_READ, NULL, NULL, route_results, 0},
     {"GET", "/v1/jobs/*/results/*", ROLE_READ, NULL, NULL, route_result, ROUTE_QUERY},

@@ -100,6 +100,7 @@ int route_deliveries_work(struct request *request);
 int route_deliveries(struct request *request);
 int route_deliver_work(struct request *request);
 int route_deliver(struct request *request);
+int route_destinations(struct request *request);
 
 /* routes_list.c */
 int route_jobs_work(struct request *request);

@@ -1,4 +1,4 @@
-/* Deliveries of ended jobs: the list of all, and sending one. */
+/* Deliveries of ended jobs: the list of all, sending one, and the destinations. */
 #include "daemon/http/routes.h"
 
 #include <stdio.h>
@@ -103,4 +103,11 @@ int route_deliver(struct request *request)
                             json_pack("{s:s, s:o}", "id", request->part[2], "deliveries",
                                       deliveries_pack(request->service, request->part[2])),
                             NULL);
+}
+
+int route_destinations(struct request *request)
+{
+    const struct identity *identity = &request->identity;
+    json_t *list = destinations_list(request->service->destinations, identity->client, identity->role == ROLE_ADMIN);
+    return http_answer_json(request, 200, json_pack("{s:o}", "destinations", list), NULL);
 }

@@ -1,9 +1,12 @@
 /* GET /v1/events: a stream of server-sent events about all jobs that the sender may see.
  *
- *   reset     the client must load the list of jobs: it has none, or an outdated one. Sent first to a client without a
- *             Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a client
- * that read more slowly than the feed's ring was overwritten. job       a job was added or changed its state: its short
- * document removed   a job was removed: its id progress  of a running job; without an id, so it is not repeated
+ *   reset       the client must load the list of jobs: it has none, or an outdated one. Sent first to a client without
+ *               a Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a client
+ *               that read more slowly than the feed's ring was overwritten
+ *   job         a job was added or changed its state: its short document
+ *   deliveries  deliveries of a job were added or changed their states: the job's id, and all of them
+ *   removed     a job was removed: its id
+ *   progress    of a running job; without an id, so it is not repeated
  *
  * A stream holds one text of about TEXT_BYTES at most, however slowly its client reads. */
 #include "daemon/http/routes.h"
@@ -63,6 +66,15 @@ static void reset_print(FILE *out, const struct feed *feed, int64_t number, cons
     event_print(out, "reset", id, json_pack("{s:s}", "reason", reason));
 }
 
+/* The deliveries of a job; of a removed job there are none. */
+static void deliveries_print(FILE *out, struct service *service, const struct feed_entry *entry, const char *id)
+{
+    json_t *deliveries = deliveries_pack(service, entry->id);
+    if (json_array_size(deliveries) > 0)
+        event_print(out, "deliveries", id, json_pack("{s:s, s:O}", "id", entry->id, "deliveries", deliveries));
+    json_decref(deliveries);
+}
+
 /* The text of a change, created once and cached for the other streams. A removed job has none: its removal follows. */
 static void change_print(FILE *out, struct service *service, struct feed_entry *entry)
 {
@@ -78,8 +90,10 @@ static void change_print(FILE *out, struct service *service, struct feed_entry *
     if (!made)
         return;
     snprintf(id, sizeof id, "%s-%lld", feed_name(service->feed), (long long)entry->number);
-    if (entry->removed) {
+    if (entry->what == FEED_REMOVED) {
         event_print(made, "removed", id, json_pack("{s:s}", "id", entry->id));
+    } else if (entry->what == FEED_DELIVERIES) {
+        deliveries_print(made, service, entry, id);
     } else if (store_get_brief(service->core.store, entry->id, &job) == 0) {
         event_print(made, "job", id, job_document_fields(service, &job, JOB_FIELDS_SHORT));
         job_clear(&job);

@@ -389,6 +389,21 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
+json_t *destinations_list(struct destinations *destinations, const char *client, bool all)
+{
+    json_t *list = json_array();
+    pthread_rwlock_rdlock(&destinations->lock);
+    const struct routing *routing = &destinations->routing;
+    for (int i = 0; i < routing->destinations; i++) {
+        const struct destination *to = &routing->destination[i];
+        if (all || is_listed(to->clients, "*") || is_listed(to->clients, client))
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:s}", "name", to->name, "type", destination_type_name(to->type)));
+    }
+    pthread_rwlock_unlock(&destinations->lock);
+    return list;
+}
+
 int destinations_check(struct destinations *destinations, const char *names, const char *client, bool all)
 {
     int rc = 0;

@@ -56,6 +56,10 @@ bool destinations_find(struct destinations *destinations, const char *name, stru
  * with ERR_BAD_PARAMETER (unknown name), ERR_FORBIDDEN. */
 int destinations_check(struct destinations *destinations, const char *names, const char *client, bool all);
 
+/* The names and types of the destinations that this client may request; `all`: of every one. A new reference; NULL: no
+ * memory. */
+json_t *destinations_list(struct destinations *destinations, const char *client, bool all);
+
 /* The destinations of an ended job, for struct store_router. */
 json_t *destinations_route(void *destinations, const struct job_end *end);
 

@@ -11,7 +11,8 @@
 
 struct feed_change {
     char id[JOB_ID], client[JOB_CLIENT];
-    bool removed, stale; /* stale: a newer change of the same job follows */
+    enum feed_what what;
+    bool stale; /* a newer change follows that includes this one */
     char *text;
 };
 
@@ -105,23 +106,39 @@ void feed_free(struct feed *feed)
     free(feed);
 }
 
-void feed_add(void *context, const char *id, const char *client, int from, int to)
+/* Whether a change of the same job makes an earlier one stale: a removal ends its deliveries, too. */
+static bool supersedes(enum feed_what what, enum feed_what earlier)
 {
-    struct feed *feed = context;
-    (void)from;
+    return what == FEED_REMOVED || (what == FEED_DELIVERIES) == (earlier == FEED_DELIVERIES);
+}
+
+static void change_add(struct feed *feed, const char *id, const char *client, enum feed_what what)
+{
     pthread_mutex_lock(&feed->lock);
-    for (int i = 0; i < FEED_ENTRIES; i++)
-        if (!feed->change[i].stale && strcmp(feed->change[i].id, id) == 0)
-            feed->change[i].stale = true;
+    for (int i = 0; i < FEED_ENTRIES; i++) {
+        struct feed_change *earlier = &feed->change[i];
+        if (!earlier->stale && strcmp(earlier->id, id) == 0 && supersedes(what, earlier->what))
+            earlier->stale = true;
+    }
     struct feed_change *change = &feed->change[++feed->newest % FEED_ENTRIES];
     free(change->text);
-    *change = (struct feed_change){.removed = to < 0};
+    *change = (struct feed_change){.what = what};
     snprintf(change->id, sizeof change->id, "%s", id);
     snprintf(change->client, sizeof change->client, "%s", client);
     feed->changed = true;
     if (feed->readers > 0)
         pthread_cond_signal(&feed->news);
     pthread_mutex_unlock(&feed->lock);
+}
+
+void feed_add(struct feed *feed, const char *id, const char *client, int to)
+{
+    change_add(feed, id, client, to < 0 ? FEED_REMOVED : FEED_JOB);
+}
+
+void feed_add_deliveries(struct feed *feed, const char *id, const char *client)
+{
+    change_add(feed, id, client, FEED_DELIVERIES);
 }
 
 const char *feed_name(const struct feed *feed)
@@ -149,7 +166,7 @@ enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, 
         if (change->stale || (client && strcmp(change->client, client) != 0))
             continue;
         entry->number = number;
-        entry->removed = change->removed;
+        entry->what = change->what;
         memcpy(entry->id, change->id, sizeof entry->id);
         entry->text = change->text ? strdup(change->text) : NULL;
         found = FEED_NEXT;

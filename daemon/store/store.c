@@ -108,7 +108,7 @@ static int move_apply(struct store *store, void *context)
                                     (int64_t)(move->why == REQUEUE_SHORT), move->id),
                         NULL);
     if (!rc && job_state_is_final(move->to))
-        rc = deliveries_insert(store, move->id, move->to);
+        rc = deliveries_insert(store, move->id, move->to, &entry.delivering);
     entry.to = (int)move->to;
     return rc ? rc : store_note(store, &entry);
 }

@@ -29,10 +29,12 @@ void store_free(struct store *store);
 void store_set_ageing(struct store *store, int64_t milliseconds);
 
 /* Called for each job that was added (from: -1), changed its state, or was removed (to: -1), after the fsync, or after
- * the commit if a power cut may undo the change. In the writer's thread: `told` must be quick and not call the store.
+ * the commit if a power cut may undo the change; `delivering` in the same way for each job whose deliveries were added
+ * or changed their state. In the writer's thread: both must be quick and not call the store. NULL: none.
  */
 struct store_listener {
     void (*told)(void *context, const char *id, const char *client, int from, int to);
+    void (*delivering)(void *context, const char *id, const char *client);
     void *context;
 };
 /* One listener; of the changes from now on. */

@@ -59,9 +59,9 @@ static json_t *destinations_of(struct store *store, const char *id, enum job_sta
     return found;
 }
 
-int deliveries_insert(struct store *store, const char *id, enum job_state state)
+int deliveries_insert(struct store *store, const char *id, enum job_state state, bool *added)
 {
-    int rc;
+    int rc, changed = 0;
     json_t *list = destinations_of(store, id, state, &rc);
     /* A job that --repair-state runs a second time is not sent a second time. */
     if (!rc && json_array_size(list) > 0)
@@ -70,9 +70,19 @@ int deliveries_insert(struct store *store, const char *id, enum job_state state)
                                     "INSERT OR IGNORE INTO delivery (job, destination, created, due) "
                                     "SELECT ?1, value, ?2, ?2 FROM json_each(?3)",
                                     "sij", id, store->now, list),
-                        NULL);
+                        &changed);
+    *added = !rc && changed > 0;
     json_decref(list);
     return rc;
+}
+
+/* Have the listener told of the job's deliveries after the commit. */
+static int deliveries_note(struct store *store, const char *id, const char *client)
+{
+    struct tally_entry entry = {.from = NO_JOB, .to = NO_JOB, .delivering = true};
+    snprintf(entry.id, sizeof entry.id, "%s", id);
+    snprintf(entry.client, sizeof entry.client, "%s", client);
+    return store_note(store, &entry);
 }
 
 int deliveries_recover(struct store *store)
@@ -206,10 +216,11 @@ static int delivery_claim_apply(struct store *store, void *context)
         return rc;
     claim->out->state = DELIVERY_SENDING;
     claim->out->attempts++;
-    return sql_change(writer,
-                      sql_prepare(writer, "UPDATE delivery SET state = 1, attempts = ? WHERE sequence = ?", "ii",
-                                  claim->out->attempts, claim->out->sequence),
-                      NULL);
+    rc = sql_change(writer,
+                    sql_prepare(writer, "UPDATE delivery SET state = 1, attempts = ? WHERE sequence = ?", "ii",
+                                claim->out->attempts, claim->out->sequence),
+                    NULL);
+    return rc ? rc : deliveries_note(store, claim->out->job, claim->out->client);
 }
 
 int store_delivery_claim(struct store *store, json_t *busy, struct delivery *out, bool *found)
@@ -246,7 +257,9 @@ static int delivery_end_apply(struct store *store, void *context)
                                     "iiisi", (int64_t)end->state, store->now + end->pause, again ? 0 : store->now,
                                     end->answer, end->delivery->sequence),
                         &changed);
-    return rc || changed ? rc : row_not_found(end->delivery->job);
+    if (!rc && !changed)
+        rc = row_not_found(end->delivery->job);
+    return rc ? rc : deliveries_note(store, end->delivery->job, end->delivery->client);
 }
 
 int store_delivery_end(struct store *store, const struct delivery *delivery, enum delivery_state state, int64_t pause,
@@ -264,18 +277,16 @@ static int delivery_send_apply(struct store *store, void *context)
 {
     const struct delivery_order *order = context;
     struct connection *writer = &store->writer;
-    int64_t state = NO_JOB;
+    struct tally_entry job;
     int changed = 0;
-    int rc = sql_number(
-        writer, sql_prepare(writer, "SELECT coalesce((SELECT state FROM job WHERE id = ?), -1)", "s", order->id),
-        &state);
+    int rc = tally_read(store, order->id, &job, NULL);
     if (rc)
         return rc;
-    if (state == NO_JOB)
+    if (job.from == NO_JOB)
         return row_not_found(order->id);
-    if (!job_state_is_final((enum job_state)state))
+    if (!job_state_is_final((enum job_state)job.from))
         return err_set(ERR_CONFLICT, "Job %.40s is %s; it can be sent when it has ended.", order->id,
-                       job_state_name((enum job_state)state));
+                       job_state_name((enum job_state)job.from));
     rc = sql_change(writer,
                     sql_prepare(writer,
                                 "INSERT INTO delivery (job, destination, created, due) VALUES (?1, ?2, ?3, ?3) "
@@ -283,6 +294,8 @@ static int delivery_send_apply(struct store *store, void *context)
                                 "due = ?3, ended = 0 WHERE state <> 1",
                                 "ssi", order->id, order->destination, store->now),
                     &changed);
+    if (!rc && changed)
+        rc = deliveries_note(store, order->id, job.client);
     if (rc || changed)
         return rc;
     return err_set(ERR_CONFLICT, "Job %.40s is just being sent to %s.", order->id, order->destination);

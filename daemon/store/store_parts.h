@@ -27,9 +27,10 @@ struct connection {
     int cached;
 };
 
-/* A job was added, removed or changed its state. States: -1 for none. */
+/* A job was added, removed or changed its state, or its deliveries did. States: -1 for none. */
 struct tally_entry {
     int from, to;
+    bool delivering; /* its deliveries have changed */
     enum job_priority priority;
     int64_t bytes;
     struct kept kept; /* difference of the disk space of ended jobs */
@@ -201,8 +202,8 @@ int tally_waiting(struct store *store, struct client **out, size_t *count);
 
 /* ---- store_deliveries.c: in the writer ---- */
 
-/* Within the change that ends a job: its deliveries, as the router says. */
-int deliveries_insert(struct store *store, const char *id, enum job_state state);
+/* Within the change that ends a job: its deliveries, as the router says. *added: there are any. */
+int deliveries_insert(struct store *store, const char *id, enum job_state state, bool *added);
 /* At a start: what was being sent is pending again. */
 int deliveries_recover(struct store *store);
 

@@ -154,10 +154,12 @@ void tally_add(struct store *store)
         entry_add(store, &store->entry[i]);
     const struct store_listener listener = store->listener;
     pthread_mutex_unlock(&store->tally_lock);
-    for (size_t i = 0; i < store->entries && listener.told; i++) {
+    for (size_t i = 0; i < store->entries; i++) {
         const struct tally_entry *entry = &store->entry[i];
-        if (entry->from != entry->to)
+        if (listener.told && entry->from != entry->to)
             listener.told(listener.context, entry->id, entry->client, entry->from, entry->to);
+        if (listener.delivering && entry->delivering)
+            listener.delivering(listener.context, entry->id, entry->client);
     }
     store->entries = 0;
 }

@@ -1,6 +1,10 @@
 #!/usr/bin/python3
 """The stream of the events of all jobs, and the short list: what is told to whom, coming back, restarts, limits, slow readers."""
+import http.server
+import os
 import signal
+import tempfile
+import threading
 
 import scans
 from contract import complaints
@@ -135,6 +139,53 @@ def roles():
             assert not any(name == "reset" for name, _, _ in events[who]), "a stream that ended began again"
         for stream in streams.values():
             stream.close()
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """A server that refuses whatever is sent to it for good."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(410)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@test("deliveries of a job are told when they are added and change their states, to whom the job is told; destinations are listed by name")
+def deliveries():
+    with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        path, secret = os.path.join(folder, "destinations"), os.path.join(folder, "secret")
+        for name, text in ((path, f"destination hook webhook http://127.0.0.1:{server.server_address[1]}/ secret={secret}\nrule hook client=mri1\n"
+                            f"destination mine webhook http://127.0.0.1:9/ secret={secret} clients=mri2\n"), (secret, "a key\n")):
+            with open(name, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+                file.write(text)
+        with Guarded(destinations=path) as daemon:
+            streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}") for who in ("submit", "other", "admin")}
+            job = daemon.job_of("submit")
+            for who in ("submit", "admin"):
+                seen = until(streams[who].events(), lambda name, data: name == "deliveries" and data["deliveries"][0]["state"] == "dead")
+                told = [(number, data) for name, number, data in seen if name == "deliveries"]
+                assert all(number and data["id"] == job for number, data in told), told
+                for _, data in told:
+                    assert not complaints({"$ref": "#/components/schemas/Delivery"}, data["deliveries"][0], "delivery"), data
+                same(told[-1][1]["deliveries"], daemon.as_(who, "GET", f"/v1/jobs/{job}").json()["deliveries"], "the deliveries")
+            theirs = daemon.job_of("other")
+            same({name for name, _, data in until(streams["other"].events(), ends(theirs))} & {"deliveries"}, set(), "told to another client")
+            daemon.as_("admin", "POST", f"/v1/jobs/{theirs}/deliveries/hook").expect(202)
+            states = [data["deliveries"][0]["state"] for name, _, data in
+                      until(streams["other"].events(), lambda name, data: name == "deliveries" and data["deliveries"][0]["state"] == "dead")
+                      if name == "deliveries"]
+            assert states[-1] == "dead" and set(states) <= {"pending", "sending", "dead"}, states
+            for who, names in (("admin", ["hook", "mine"]), ("other", ["mine"]), ("submit", []), ("read", [])):
+                listed = daemon.as_(who, "GET", "/v1/destinations").expect(200).json()["destinations"]
+                same(listed, [{"name": name, "type": "webhook"} for name in names], f"destinations of {who}")
+            for stream in streams.values():
+                stream.close()
+        server.shutdown()
 
 
 @test("a client may have 32 streams; one that closes makes room, and /metrics counts them")

@@ -103,6 +103,45 @@ static void a_failed_attempt_waits_and_a_dead_one_is_sent_again(void **state)
     assert_int_equal(store_delivery_send(f->store, id_of(9, id), "b"), ERR_NOT_FOUND);
 }
 
+static void delivering_noted(void *context, const char *id, const char *client)
+{
+    assert_string_equal(client, "one");
+    assert_int_equal(atoi(id), 1);
+    ++*(int *)context;
+}
+
+static void the_listener_is_told_of_every_change(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    int told = 0;
+    store_listen(f->store, (struct store_listener){NULL, delivering_noted, &told});
+    job_end(f, 1, true);
+    assert_int_equal(told, 0); /* it is sent nowhere */
+    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "a"), 0);
+    assert_int_equal(told, 1);
+    struct delivery one = claimed(f, NULL, true);
+    assert_int_equal(told, 2);
+    assert_int_equal(store_delivery_send(f->store, id, "a"), ERR_CONFLICT);
+    assert_int_equal(told, 2);
+    assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_DEAD, 0, "no"), 0);
+    assert_int_equal(told, 3);
+    assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_DEAD, 0, "no"), ERR_NOT_FOUND);
+    assert_int_equal(told, 3);
+    store_listen(f->store, (struct store_listener){.told = NULL});
+}
+
+static void a_job_s_end_tells_of_its_deliveries(void **state)
+{
+    struct fixture *f = *state;
+    int told = 0;
+    store_route(f->store, (struct store_router){route_two, NULL});
+    store_listen(f->store, (struct store_listener){NULL, delivering_noted, &told});
+    job_end(f, 1, true);
+    assert_int_equal(told, 1);
+    store_listen(f->store, (struct store_listener){.told = NULL});
+}
+
 static void a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it(void **state)
 {
     struct fixture *f = *state;
@@ -171,6 +210,8 @@ int main(void)
         WITH_STORE(the_end_of_a_job_inserts_its_deliveries),
         WITH_STORE(destinations_that_are_busy_are_passed_over),
         WITH_STORE(a_failed_attempt_waits_and_a_dead_one_is_sent_again),
+        WITH_STORE(the_listener_is_told_of_every_change),
+        WITH_STORE(a_job_s_end_tells_of_its_deliveries),
         WITH_STORE(a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it),
         WITH_STORE(what_was_being_sent_is_pending_after_a_restart),
         WITH_STORE(an_earlier_store_is_converted),

@@ -35,7 +35,7 @@ static void add(struct feed *feed, int i, const char *client, int to)
 {
     char id[JOB_ID];
     snprintf(id, sizeof id, "%026d", i);
-    feed_add(feed, id, client, JOB_QUEUED, to);
+    feed_add(feed, id, client, to);
 }
 
 static void changes_come_in_order_to_whom_they_concern(void **state)
@@ -49,7 +49,7 @@ static void changes_come_in_order_to_whom_they_concern(void **state)
     assert_int_equal(feed_newest(feed), 3);
     for (int i = 1; i <= 3; i++) {
         assert_int_equal(feed_next(feed, i - 1, NULL, &entry), FEED_NEXT);
-        assert_true(entry.number == i && atoi(entry.id) == i && entry.removed == (i == 2) && !entry.text);
+        assert_true(entry.number == i && atoi(entry.id) == i && (entry.what == FEED_REMOVED) == (i == 2) && !entry.text);
     }
     assert_int_equal(feed_next(feed, 1, "one", &entry), FEED_NEXT);
     assert_int_equal(entry.number, 3);
@@ -73,8 +73,27 @@ static void of_a_job_only_the_newest_change_is_told(void **state)
     assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
     assert_int_equal(entry.number, 2);
     assert_int_equal(feed_next(feed, 2, NULL, &entry), FEED_NEXT);
-    assert_true(entry.number == 4 && entry.removed);
+    assert_true(entry.number == 4 && entry.what == FEED_REMOVED);
     assert_int_equal(feed_next(feed, 4, NULL, &entry), FEED_END);
+}
+
+static void deliveries_are_told_beside_the_state_of_their_job(void **state)
+{
+    struct feed *feed = ((struct fixture *)*state)->feed;
+    struct feed_entry entry;
+    char id[JOB_ID];
+    snprintf(id, sizeof id, "%026d", 1);
+    feed_add_deliveries(feed, id, "one");
+    add(feed, 1, "one", JOB_FAILED);
+    feed_add_deliveries(feed, id, "one"); /* in the place of the first */
+    assert_int_equal(feed_next(feed, 0, "one", &entry), FEED_NEXT);
+    assert_true(entry.number == 2 && entry.what == FEED_JOB);
+    assert_int_equal(feed_next(feed, 2, "two", &entry), FEED_END);
+    assert_int_equal(feed_next(feed, 2, "one", &entry), FEED_NEXT);
+    assert_true(entry.number == 3 && entry.what == FEED_DELIVERIES);
+    add(feed, 1, "one", -1); /* what is removed has no deliveries */
+    assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
+    assert_true(entry.number == 4 && entry.what == FEED_REMOVED);
 }
 
 static void what_left_the_ring_is_told_as_lost(void **state)
@@ -136,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FEED(changes_come_in_order_to_whom_they_concern),
         WITH_FEED(of_a_job_only_the_newest_change_is_told),
+        WITH_FEED(deliveries_are_told_beside_the_state_of_their_job),
         WITH_FEED(what_left_the_ring_is_told_as_lost),
         WITH_FEED(readers_are_limited_for_each_client_and_in_all),
         WITH_FEED(no_two_feeds_have_one_name),

@@ -297,7 +297,7 @@ static void a_listener_is_told_of_changes_that_were_committed(void **state)
     struct store *store = ((struct fixture *)*state)->store;
     char told[256] = "", id[JOB_ID];
     assert_int_equal(submit(store, 1, 100), 0); /* before it listens */
-    store_listen(store, (struct store_listener){note, told});
+    store_listen(store, (struct store_listener){note, NULL, told});
     assert_int_equal(submit(store, 2, 100), 0);
     assert_int_equal(submit(store, 2, 100), ERR_STORE); /* the id is taken: nothing has changed */
     take(store, 1);

@@ -48,7 +48,7 @@ int particles_row_check(const struct particle *row, unsigned columns, const char
 /* Find a column by its name in CSV or npz ("charge", "q", "x", "vy"). *axis: 0 to 2 for a component of a position or
  * velocity; -1 for all three ("position"). Returns -1 for an unknown name. */
 int particles_column_find(const char *name, size_t length, int *axis);
-/* Set one number of a row. */
+/* Set one number of a row, except the ID. */
 void particles_row_set(struct particle *row, enum particle_column column, int axis, double value);
 
 /* Set the attributes from the header of a GADGET snapshot. A box of side 0 means none. */

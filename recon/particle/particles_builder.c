@@ -226,12 +226,10 @@ void particles_row_set(struct particle *row, enum particle_column column, int ax
     case PARTICLE_MASS:
         row->mass = value;
         break;
-    case PARTICLE_ID:
-        row->id = value >= 0 && value < 0x1p64 ? (uint64_t)value : 0;
-        break;
     case PARTICLE_ELEMENT:
         row->element = value >= 0 && value < 256 ? (uint8_t)value : 0;
         break;
+    case PARTICLE_ID: /* whole: readers set it without rounding */
     case PARTICLE_COLUMNS:
         break;
     }

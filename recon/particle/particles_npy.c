@@ -34,19 +34,27 @@ static int wrong_shape(const struct scan_array *array, const char *expected)
                    scan_array_shape(array, shape), expected);
 }
 
-/* The number in `offset` of a row. */
-static double value_at(const struct scan_array *array, uint64_t frame, uint64_t row, int offset, int tail)
+/* Copy the numbers of one source in a row. IDs are copied without rounding. */
+static int source_read(const struct source *source, int tail, uint64_t frame, uint64_t row, struct particle *to)
 {
+    const struct scan_array *array = &source->array;
     uint64_t at[SCAN_ARRAY_AXES] = {0};
-    double value;
+    double value[3];
     int axis = 0;
     if (array->axes == 2 + tail)
         at[axis++] = frame;
     at[axis++] = row;
     if (tail)
-        at[axis] = (uint64_t)offset;
-    scan_array_doubles(array, at, axis < array->axes ? axis : array->axes - 1, 1, &value);
-    return value;
+        at[axis] = (uint64_t)source->offset;
+    if (source->column == PARTICLE_ID)
+        return scan_array_whole(array, at, &to->id)
+                   ? 0
+                   : err_set(ERR_MALFORMED_FILE, "Point %llu: the id is not a whole number from 0 to 2^64 - 1.",
+                             (unsigned long long)row + 1);
+    scan_array_doubles(array, at, axis < array->axes ? axis : array->axes - 1, (uint64_t)source->axes, value);
+    for (int d = 0; d < source->axes; d++)
+        particles_row_set(to, source->column, source->axis + d, value[d]);
+    return 0;
 }
 
 /* Rows of all frames, each from its arrays. */
@@ -57,11 +65,10 @@ static int rows_write(struct particles_builder *b, const struct source *source, 
     for (uint64_t f = 0; f < shape.frames && rc == 0; f++) {
         for (uint64_t i = 0; i < shape.count && rc == 0; i++) {
             struct particle row = {.element = 0};
-            for (int s = 0; s < sources; s++)
-                for (int d = 0; d < source[s].axes; d++)
-                    particles_row_set(&row, source[s].column, source[s].axis + d,
-                                      value_at(&source[s].array, f, i, source[s].offset + d, tail[s]));
-            rc = particles_row_check(&row, b->columns, "Point", f * shape.count + i + 1);
+            for (int s = 0; s < sources && rc == 0; s++)
+                rc = source_read(&source[s], tail[s], f, i, &row);
+            if (rc == 0)
+                rc = particles_row_check(&row, b->columns, "Point", f * shape.count + i + 1);
             if (rc == 0)
                 rc = particles_builder_add(b, &row);
         }
@@ -104,7 +111,7 @@ int particles_npy_decode(int memory, uint64_t most_bytes, const void *file, size
     int sources = 1, used = 3, tail[1 + PARTICLES_ORDER] = {1};
     unsigned there = 1U << PARTICLE_POSITION;
     struct scan_array array;
-    int rc = scan_array_npy(&array, "particles", file, bytes);
+    int rc = scan_array_npy_any(&array, "particles", file, bytes);
     if (rc != 0)
         return rc;
     const uint64_t columns = array.axes ? array.size[array.axes - 1] : 0;
@@ -145,7 +152,7 @@ static int array_take(struct archive *a, int member, size_t length, uint64_t *mo
     int rc = zip_read(&a->zip, m, *most, &bytes, &a->memory[member]);
     *most -= rc == 0 && a->memory[member] ? m->unpacked : 0;
     if (rc == 0)
-        rc = scan_array_npy(array, a->name[member], bytes, m->unpacked);
+        rc = scan_array_npy_any(array, a->name[member], bytes, m->unpacked);
     return rc == 0 && array->complex_valued ? wrong_shape(array, "an array of real numbers") : rc;
 }
 

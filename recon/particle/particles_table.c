@@ -93,6 +93,8 @@ static int row_add(struct text_table *t)
             continue;
         if (named && !text_number(field, &value))
             row.element = (uint8_t)particle_element(field, strlen(field));
+        else if (t->column[i] == PARTICLE_ID)
+            rc = text_field_whole(&t->text, i + 1, column_name(t, i), &row.id);
         else if (!named)
             rc = text_field_number(&t->text, i + 1, column_name(t, i), &value);
         if (rc == 0 && !(named && row.element))

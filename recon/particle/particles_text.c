@@ -2,6 +2,7 @@
 
 #include "gridding/base/err.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,4 +100,21 @@ int text_field_number(const struct text *text, int column, const char *name, dou
         return 0;
     return err_set(ERR_MALFORMED_FILE, "Line %llu, column %d (%s): \"%.32s\" is not a finite number.",
                    (unsigned long long)text->line, column, name, text->field[column - 1]);
+}
+
+int text_field_whole(const struct text *text, int column, const char *name, uint64_t *value)
+{
+    const char *field = text->field[column - 1];
+    char *end = NULL;
+    double number;
+    errno = 0;
+    *value = strtoull(field, &end, 10);
+    if (*field >= '0' && *field <= '9' && !*end && errno == 0)
+        return 0;
+    const bool whole = text_number(field, &number) && number >= 0 && number < 0x1p64 && number == floor(number);
+    *value = whole ? (uint64_t)number : 0;
+    return whole ? 0
+                 : err_set(ERR_MALFORMED_FILE,
+                           "Line %llu, column %d (%s): \"%.32s\" is not a whole number from 0 to 2^64 - 1.",
+                           (unsigned long long)text->line, column, name, field);
 }

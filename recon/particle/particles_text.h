@@ -33,5 +33,7 @@ bool text_number(const char *field, double *value);
 /* Parse a number of the current line. A failure states line, column and what was expected: "Line 12, column 9 (charge):
  * \"abc\" is not a finite number." `column`: from 1. */
 int text_field_number(const struct text *text, int column, const char *name, double *value);
+/* The same for a whole number from 0 to 2^64 - 1, which is not rounded; `column` is one that the line has. */
+int text_field_whole(const struct text *text, int column, const char *name, uint64_t *value);
 
 #endif

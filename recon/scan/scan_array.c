@@ -3,6 +3,7 @@
 #include "gridding/base/err.h"
 
 #include <endian.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,31 +107,41 @@ static bool take_shape(struct literal *text, struct scan_array *array)
 }
 
 /* The type's letters, e.g. "<c8". */
-static int type_read(struct scan_array *array, const char *type)
+static int type_read(struct scan_array *array, const char *type, bool integers)
 {
     static const struct {
         char letters[4];
         bool complex_valued;
+        enum scan_array_number number;
         size_t real_size;
-    } types[] = {{"c8", true, 4}, {"c16", true, 8}, {"f4", false, 4}, {"f8", false, 8}};
+    } types[] = {
+        {"c8", true, SCAN_ARRAY_FLOAT, 4},     {"c16", true, SCAN_ARRAY_FLOAT, 8},
+        {"f4", false, SCAN_ARRAY_FLOAT, 4},    {"f8", false, SCAN_ARRAY_FLOAT, 8},
+        {"i1", false, SCAN_ARRAY_SIGNED, 1},   {"i2", false, SCAN_ARRAY_SIGNED, 2},
+        {"i4", false, SCAN_ARRAY_SIGNED, 4},   {"i8", false, SCAN_ARRAY_SIGNED, 8},
+        {"u1", false, SCAN_ARRAY_UNSIGNED, 1}, {"u2", false, SCAN_ARRAY_UNSIGNED, 2},
+        {"u4", false, SCAN_ARRAY_UNSIGNED, 4}, {"u8", false, SCAN_ARRAY_UNSIGNED, 8},
+    };
     if (type[0] && type[1] == 'O')
         return err_set(ERR_HOSTILE_FILE,
                        "The array %s contains Python objects (pickled), which are not read. Save numbers: complex64, "
                        "complex128, float32 or float64.",
                        array->name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if ((type[0] != '<' && type[0] != '>') || strcmp(type + 1, types[i].letters) != 0)
+        const bool ordered = type[0] == '<' || type[0] == '>' || (type[0] == '|' && types[i].real_size == 1);
+        if (!ordered || strcmp(type + 1, types[i].letters) != 0 || (types[i].number != SCAN_ARRAY_FLOAT && !integers))
             continue;
         array->complex_valued = types[i].complex_valued;
+        array->number = types[i].number;
         array->real_size = types[i].real_size;
         array->swapped = (type[0] == '>') == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
         return 0;
     }
     return err_set(
         ERR_MALFORMED_FILE,
-        "The array %s is of type \"%s\"; complex64, complex128, float32 and float64 are read (c8, c16, f4, f8). "
+        "The array %s is of type \"%s\"; complex64, complex128, float32 and float64 are read (c8, c16, f4, f8)%s. "
         "Convert it with astype().",
-        array->name, type);
+        array->name, type, integers ? ", and integers (i1 to i8, u1 to u8)" : "");
 }
 
 static int not_npy(const char *name)
@@ -175,7 +186,7 @@ static bool dictionary_read(struct literal text, struct scan_array *array, bool 
     return seen[0] && seen[1] && seen[2] && text.at == text.end;
 }
 
-int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *bytes, uint64_t length)
+static int npy_read(struct scan_array *array, const char *name, const uint8_t *bytes, uint64_t length, bool integers)
 {
     enum { MAGIC = 8 };
     bool fortran = false;
@@ -192,7 +203,7 @@ int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *by
     const char *text = (const char *)bytes + MAGIC + counted;
     if (!dictionary_read((struct literal){text, text + header}, array, &fortran, type))
         return not_npy(name);
-    int rc = type_read(array, type);
+    int rc = type_read(array, type, integers);
     uint64_t items = 0, left = length - MAGIC - counted - header;
     size_t size = 0;
     if (rc != 0)
@@ -207,7 +218,28 @@ int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *by
     return 0;
 }
 
+int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *bytes, uint64_t length)
+{
+    return npy_read(array, name, bytes, length, false);
+}
+
+int scan_array_npy_any(struct scan_array *array, const char *name, const uint8_t *bytes, uint64_t length)
+{
+    return npy_read(array, name, bytes, length, true);
+}
+
 /* ---- numbers ---- */
+
+/* The bits of an integer, extended to 64 by its sign. */
+static uint64_t integer_read(const struct scan_array *array, const uint8_t *from)
+{
+    const unsigned unused = 64 - 8 * (unsigned)array->real_size;
+    const bool big_endian = array->swapped == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    uint64_t bits = 0;
+    memcpy(&bits, from, array->real_size);
+    bits = big_endian ? be64toh(bits) >> unused : le64toh(bits);
+    return array->number == SCAN_ARRAY_SIGNED ? (uint64_t)((int64_t)(bits << unused) >> unused) : bits;
+}
 
 static double real_read(const struct scan_array *array, const uint8_t *from)
 {
@@ -215,6 +247,10 @@ static double real_read(const struct scan_array *array, const uint8_t *from)
     uint64_t long_word;
     float value;
     double long_value;
+    if (array->number != SCAN_ARRAY_FLOAT) {
+        long_word = integer_read(array, from);
+        return array->number == SCAN_ARRAY_SIGNED ? (double)(int64_t)long_word : (double)long_word;
+    }
     if (array->real_size == sizeof value) {
         memcpy(&word, from, sizeof word);
         word = array->swapped ? __builtin_bswap32(word) : word;
@@ -253,6 +289,20 @@ void scan_array_doubles(const struct scan_array *array, const uint64_t *at, int 
     const uint8_t *from = item_at(array, at, axis, &step);
     for (uint64_t i = 0; i < count; i++)
         to[i] = real_read(array, from + i * step);
+}
+
+bool scan_array_whole(const struct scan_array *array, const uint64_t *at, uint64_t *value)
+{
+    size_t step;
+    const uint8_t *from = item_at(array, at, 0, &step);
+    if (array->number == SCAN_ARRAY_FLOAT) {
+        const double real = real_read(array, from);
+        const bool whole = real >= 0 && real < 0x1p64 && real == floor(real);
+        *value = whole ? (uint64_t)real : 0;
+        return whole;
+    }
+    *value = integer_read(array, from);
+    return array->number == SCAN_ARRAY_UNSIGNED || *value <= INT64_MAX;
 }
 
 void scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to)

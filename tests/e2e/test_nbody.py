@@ -33,7 +33,7 @@ def cloud(count=60, box=2.0):
 
 
 def npz(position, velocity=None, mass=None, ids=None, box=None):
-    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": None if ids is None else ids.astype(float), "box": None if box is None else np.full(3, box)}
+    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids, "box": None if box is None else np.full(3, box)}
     file = io.BytesIO()
     np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
     return file.getvalue()
@@ -125,6 +125,11 @@ def formats():
         if bodies is None:
             bodies = table(job)
         np.testing.assert_array_equal(table(job), bodies)
+    # Columns of integers, and IDs beyond what a double tells apart.
+    whole = run(npz(np.rint(position * 50).astype("i2"), np.zeros((60, 3), "i1"), np.ones(60, ">u4"), ids + 2**60), "&softening=1")
+    with h5py.File(io.BytesIO(result(whole, "particles").body)) as file:
+        np.testing.assert_array_equal(file["PartType1"]["ParticleIDs"][:], ids + 2**60)
+        np.testing.assert_array_equal(file["PartType1"]["Coordinates"][:], np.rint(position * 50))
     with h5py.File(io.BytesIO(result(job, "particles").body)) as file:
         same([file[name]["Masses"].shape for name in ("PartType1", "PartType2")], [(20,), (40,)], "types")
         same((file["Header"].attrs["Time"], file["Header"].attrs["BoxSize"]), (0.25, 2.0), "time and box")

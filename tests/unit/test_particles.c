@@ -218,6 +218,79 @@ static void test_csv(void **state)
             "Line 1 names two columns with the same meaning, 4 and 5.");
 }
 
+/* IDs beyond 2^53 are not rounded. */
+static void test_csv_ids(void **state)
+{
+    (void)state;
+    struct particles p = read_text(particles_csv_decode,
+                                   "x,y,z,q,id\n1,2,3,4,18446744073709551615\n1,2,3,4,9007199254740993\n1,2,3,4,1e3\n");
+    assert_true(p.id[0] == UINT64_MAX && p.id[1] == (UINT64_C(1) << 53) + 1 && p.id[2] == 1000);
+    particles_close(&p);
+    static const char *const bad[] = {"-1", "1.5", "18446744073709551616", "", "one"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[96], expected[128];
+        snprintf(text, sizeof text, "x,y,z,q,id\n1,2,3,4,%s\n", bad[i]);
+        snprintf(expected, sizeof expected, "Line 2, column 5 (id): \"%s\" is not a whole number from 0 to 2^64 - 1.",
+                 bad[i]);
+        refused(particles_csv_decode, text, expected);
+    }
+}
+
+/* ---- npy ---- */
+
+/* A table of [2][5] items of `type`, each `bytes` long. */
+static size_t npy_make(char file[256], const char *type, const void *items, size_t bytes)
+{
+    memset(file, ' ', 128);
+    memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
+    const int used = snprintf(file + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': (2, 5), }", type);
+    file[10 + used] = ' ';
+    file[127] = '\n';
+    memcpy(file + 128, items, 10 * bytes);
+    return 128 + 10 * bytes;
+}
+
+static void test_npy_integers(void **state)
+{
+    (void)state;
+    const struct particles_wanted wanted = {.order = {PARTICLE_CHARGE, PARTICLE_ID}};
+    static const int8_t i1[] = {-1, 2, -128, 127, 5, 1, 1, 1, -3, 6};
+    static const uint8_t u1[] = {255, 2, 128, 127, 5, 1, 1, 1, 3, 6};
+    static const int16_t i2[] = {-1, 2, -32768, 127, 5, 1, 1, 1, -3, 6};
+    static const int32_t big[] = {-1, 0x02000000, 0x80, 0x7f000000, 0x05000000, 0, 0, 0, 0, 0x06000000}; /* swapped */
+    static const uint64_t u8[] = {1, 2, 3, 4, UINT64_MAX, 1, 1, 1, 3, (UINT64_C(1) << 53) + 1};
+    static const struct {
+        const char *type;
+        const void *items;
+        size_t bytes;
+        double z;
+        uint64_t id;
+    } files[] = {{"|i1", i1, 1, -128, 5},
+                 {"|u1", u1, 1, 128, 5},
+                 {"<i2", i2, 2, -32768, 5},
+                 {">i4", big, 4, -0x1p31, 5},
+                 {"<u8", u8, 8, 3, UINT64_MAX}};
+    char file[256];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const size_t length = npy_make(file, files[i].type, files[i].items, files[i].bytes);
+        struct particles p = read_bytes(particles_npy_decode, file, length, &wanted);
+        assert_true(p.position[2] == files[i].z && p.id[0] == files[i].id);
+        assert_true(p.id[1] == (files[i].bytes == 8 ? u8[9] : 6));
+        particles_close(&p);
+    }
+    static const int64_t negative[] = {1, 2, 3, 4, 5, 1, 2, 3, 4, -5};
+    static const double broken[] = {1, 2, 3, 4, 5, 1, 2, 3, 4, 5.5};
+    struct particles_header head;
+    for (int i = 0; i < 2; i++) {
+        const size_t length = npy_make(file, i ? "<f8" : "<i8", i ? (const void *)broken : negative, 8);
+        int fd = memory_create();
+        assert_int_equal(particles_npy_decode(fd, CAP, file, length, &wanted), ERR_MALFORMED_FILE);
+        assert_string_equal(err_last()->text, "Point 2: the id is not a whole number from 0 to 2^64 - 1.");
+        assert_int_equal(pread(fd, &head, sizeof head, 0), 0);
+        close(fd);
+    }
+}
+
 /* ---- hostile and damaged files ---- */
 
 static void test_open_refuses(void **state)
@@ -308,9 +381,10 @@ static void test_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pqr),   cmocka_unit_test(test_pqr_refused), cmocka_unit_test(test_pdb),
-        cmocka_unit_test(test_xyz),   cmocka_unit_test(test_csv),         cmocka_unit_test(test_open_refuses),
-        cmocka_unit_test(test_sniff), cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_pqr),          cmocka_unit_test(test_pqr_refused), cmocka_unit_test(test_pdb),
+        cmocka_unit_test(test_xyz),          cmocka_unit_test(test_csv),         cmocka_unit_test(test_csv_ids),
+        cmocka_unit_test(test_sniff),        cmocka_unit_test(test_elements),    cmocka_unit_test(test_open_refuses),
+        cmocka_unit_test(test_npy_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* GET /v1/events: a stream of server-sent events about all jobs that the sender may see.
  *
  *   reset       the client must load the list of jobs: it has none, or an outdated one. Sent first to a client without
- *               a Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a client
- *               that read more slowly than the feed's ring was overwritten
- *   job         a job was added or changed its state: its short document
- *   deliveries  deliveries of a job were added or changed their states: the job's id, and all of them
+ *               a Last-Event-ID, with one of an earlier run of the service, or with one that is too old; and to a
+ * client that read more slowly than the feed's ring was overwritten job         a job was added or changed its state:
+ * its short document deliveries  deliveries of a job were added or changed their states: the job's id, and all of them
  *   removed     a job was removed: its id
  *   progress    of a running job; without an id, so it is not repeated
  *

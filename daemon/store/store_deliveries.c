@@ -273,20 +273,35 @@ struct delivery_order {
     const char *id, *destination;
 };
 
+/* The job's state and client; *state NO_JOB: there is none of this id. */
+static int owner_read(struct store *store, const char *id, int *state, char client[JOB_CLIENT])
+{
+    struct connection *writer = &store->writer;
+    sqlite3_stmt *row = sql_prepare(writer, "SELECT state, client FROM job WHERE id = ?", "s", id);
+    if (!row)
+        return err_last()->code;
+    const int step = sqlite3_step(row);
+    *state = step == SQLITE_ROW ? sqlite3_column_int(row, 0) : NO_JOB;
+    row_text(row, 1, client, JOB_CLIENT);
+    int rc = step == SQLITE_ROW || step == SQLITE_DONE ? 0 : sql_failed(writer->db, "reading a job");
+    sql_release(row);
+    return rc;
+}
+
 static int delivery_send_apply(struct store *store, void *context)
 {
     const struct delivery_order *order = context;
     struct connection *writer = &store->writer;
-    struct tally_entry job;
-    int changed = 0;
-    int rc = tally_read(store, order->id, &job, NULL);
+    char client[JOB_CLIENT];
+    int state, changed = 0;
+    int rc = owner_read(store, order->id, &state, client);
     if (rc)
         return rc;
-    if (job.from == NO_JOB)
+    if (state == NO_JOB)
         return row_not_found(order->id);
-    if (!job_state_is_final((enum job_state)job.from))
+    if (!job_state_is_final((enum job_state)state))
         return err_set(ERR_CONFLICT, "Job %.40s is %s; it can be sent when it has ended.", order->id,
-                       job_state_name((enum job_state)job.from));
+                       job_state_name((enum job_state)state));
     rc = sql_change(writer,
                     sql_prepare(writer,
                                 "INSERT INTO delivery (job, destination, created, due) VALUES (?1, ?2, ?3, ?3) "
@@ -295,7 +310,7 @@ static int delivery_send_apply(struct store *store, void *context)
                                 "ssi", order->id, order->destination, store->now),
                     &changed);
     if (!rc && changed)
-        rc = deliveries_note(store, order->id, job.client);
+        rc = deliveries_note(store, order->id, client);
     if (rc || changed)
         return rc;
     return err_set(ERR_CONFLICT, "Job %.40s is just being sent to %s.", order->id, order->destination);

@@ -49,7 +49,8 @@ static void changes_come_in_order_to_whom_they_concern(void **state)
     assert_int_equal(feed_newest(feed), 3);
     for (int i = 1; i <= 3; i++) {
         assert_int_equal(feed_next(feed, i - 1, NULL, &entry), FEED_NEXT);
-        assert_true(entry.number == i && atoi(entry.id) == i && (entry.what == FEED_REMOVED) == (i == 2) && !entry.text);
+        assert_true(entry.number == i && atoi(entry.id) == i && (entry.what == FEED_REMOVED) == (i == 2) &&
+                    !entry.text);
     }
     assert_int_equal(feed_next(feed, 1, "one", &entry), FEED_NEXT);
     assert_int_equal(entry.number, 3);

@@ -77,15 +77,18 @@ static int write_field(const struct simulation *sim, struct scan_writer *writer)
 {
     const struct simulate_options *o = sim->options;
     const int *n = o->traj.n;
-    const hsize_t size[] = {(hsize_t)n[2], (hsize_t)n[1], (hsize_t)n[0]};
-    float *map = malloc((size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof *map), *to = map;
+    const hsize_t size[] = {(hsize_t)o->slices, (hsize_t)n[2], (hsize_t)n[1], (hsize_t)n[0]};
+    float *map = malloc((size_t)o->slices * (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof *map), *to = map;
     if (!map)
         return err_no_memory("a field map");
-    for (int z = 0; z < n[2]; z++)
-        for (int y = 0; y < n[1]; y++)
-            for (int x = 0; x < n[0]; x++)
-                *to++ = (float)(o->off_resonance * ((double)(x - n[0] / 2) / n[0] + (double)(y - n[1] / 2) / n[1]));
-    int rc = scan_writer_array(writer, "fieldmap", 3, size, map);
+    for (int s = 0; s < o->slices; s++)
+        for (int z = 0; z < n[2]; z++)
+            for (int y = 0; y < n[1]; y++)
+                for (int x = 0; x < n[0]; x++)
+                    *to++ = (float)(simulation_slope(o, s, 0) * (x - n[0] / 2) / n[0] +
+                                    simulation_slope(o, s, 1) * (y - n[1] / 2) / n[1]);
+    const bool sliced = o->slices > 1;
+    int rc = scan_writer_array(writer, "fieldmap", sliced ? 4 : 3, sliced ? size : size + 1, map);
     free(map);
     return rc;
 }

@@ -62,8 +62,8 @@ static const struct {
     [OPTION_MOTION] = {"motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout"},
     [OPTION_OFF_RESONANCE] =
         {"off-resonance", "HZ", "0",
-         "a field map that rises from -HZ in one corner to HZ in the other, x and y alike; written "
-         "as `fieldmap`"},
+         "a field map that rises from -HZ in one corner to HZ in the other, x and y alike, of several slices each "
+         "towards another corner; written as `fieldmap`"},
     [OPTION_SLICES] = {"slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom"},
     [OPTION_WEIGHTS] = {"weights", "HOW", "none",
                         "density weights in the trajectory's last column: none, analytic, pipe"},

@@ -127,8 +127,14 @@ static void set_head(const struct simulation *sim, int frame, int slice, size_t 
         ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
 }
 
+double simulation_slope(const struct simulate_options *o, int slice, size_t d)
+{
+    const bool falls = d == 0 ? slice % 4 == 1 || slice % 4 == 2 : slice % 4 >= 2;
+    return d > 1 ? 0 : falls ? -o->off_resonance : o->off_resonance;
+}
+
 /* exp(-2 pi i f(r) t) of a linear field is exactly a shift of k in proportion to time. */
-static float *off_resonance_shift(const struct simulation *sim, const struct piece *piece, const float *k)
+static float *off_resonance_shift(const struct simulation *sim, int slice, const struct piece *piece, const float *k)
 {
     const struct simulate_options *o = sim->options;
     const size_t dim = (size_t)sim->traj->dim;
@@ -136,7 +142,7 @@ static float *off_resonance_shift(const struct simulation *sim, const struct pie
     for (size_t s = 0; s < piece->samples && out; s++) {
         const double seconds = 1e-6 * SAMPLE_TIME_US * (double)(piece->first + s);
         for (size_t d = 0; d < dim; d++)
-            out[s * dim + d] = (float)(k[s * dim + d] + (d < 2 ? o->off_resonance * seconds / o->traj.n[d] : 0));
+            out[s * dim + d] = (float)(k[s * dim + d] + simulation_slope(o, slice, d) * seconds / o->traj.n[d]);
     }
     return out;
 }
@@ -160,7 +166,7 @@ static int make_data(const struct simulation *sim, int frame, int slice, size_t 
         if (rc != 0)
             return rc;
     }
-    float *shifted = o->off_resonance != 0 ? off_resonance_shift(sim, &piece, k) : NULL;
+    float *shifted = o->off_resonance != 0 ? off_resonance_shift(sim, slice, &piece, k) : NULL;
     if (o->off_resonance != 0 && !shifted) {
         phantom_free(moved);
         return err_no_memory("%zu samples", piece.samples);

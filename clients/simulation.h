@@ -20,6 +20,10 @@ struct simulation {
 /* The phantom of a slice at `phase` of its motion. Fails with ERR_NO_MEMORY. */
 int simulation_phantom(const struct simulate_options *options, int slice, double phase, struct phantom **out);
 
+/* Hz by which the field of a slice rises over the field of view along axis d. Slices differ: each one's rises towards
+ * the corner that is next, counter-clockwise, to that of the one before. */
+double simulation_slope(const struct simulate_options *options, int slice, size_t d);
+
 /* Append the noise acquisition; *counter counts the file's acquisitions. Fails with ERR_NO_MEMORY, ERR_IO. */
 int simulation_write_noise(const struct simulation *sim, struct scan_writer *writer, uint32_t *counter);
 

@@ -1,28 +1,14 @@
-#include "recon/mri/field.h"
+#include "recon/mri/field_inner.h"
 
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
 #include "recon/mri/recon_weights.h"
-#include "recon/mri/segments.h"
 #include "recon/mri/stack.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct field {
-    struct recon_job *job;
-    struct spectrum spectrum, differences;
-    struct segments plain, normal; /* on the same nodes; the second of `differences` */
-    size_t pixels, samples;        /* samples: of the frame, or of a stack's plane */
-    const struct frame *frame;     /* that of `interpolator` and `times` */
-    float *times;                  /* host: [most_samples] seconds */
-    struct c32 *turns;             /* device: E_l [segments][pixels] */
-    struct c32 *interpolator;      /* device: conj(b_l) [segments][most_samples] */
-    int batch;                     /* coils that are gridded together */
-    struct c32 *data, *images;     /* device: [batch][most_samples], [batch][pixels] */
-};
 
 /* ---- times ---- */
 
@@ -96,30 +82,46 @@ static int span_extend(const struct recon_job *job, const struct frame *frame, d
 
 /* ---- the scan's map and times ---- */
 
-static int map_check(const struct recon_job *job, size_t pixels)
+static int map_check(const struct recon_job *job, size_t values)
 {
     const float *f = job->scan.field;
+    const size_t nx = (size_t)job->n[0], ny = (size_t)job->n[1], nz = (size_t)job->n[2];
     int rc = recon_given_check(job, "field map (fieldmap)");
-    for (size_t i = 0; i < pixels && rc == 0; i++)
+    for (size_t i = 0; i < values && rc == 0; i++)
         if (!isfinite(f[i]))
             rc = err_set(ERR_DATA_NONFINITE,
-                         "The field map (fieldmap) has a value that is not finite at pixel %zu, %zu, %zu (x, y, z). "
-                         "Set unknown values to 0.",
-                         i % (size_t)job->n[0], i / (size_t)job->n[0] % (size_t)job->n[1],
-                         i / (size_t)job->n[0] / (size_t)job->n[1]);
+                         "The field map (fieldmap) has a value that is not finite at pixel %zu, %zu, %zu (x, y, z) of "
+                         "map %zu. Set unknown values to 0.",
+                         i % nx, i / nx % ny, i / nx / ny % nz, i / nx / ny / nz);
     return rc;
 }
 
-static void slices_warn(struct recon_job *job)
+static size_t slice_of(const struct recon_job *job, const struct frame *frame)
+{
+    return readout_at(job, frame->first)->idx[SCAN_SLICE];
+}
+
+/* As many maps as slices, or one for all. */
+static int slices_check(struct recon_job *job)
 {
     const struct frames *frames = job->frames;
-    for (size_t f = 1; f < frames->count; f++)
-        if (readout_at(job, frames->frame[f].first)->idx[SCAN_SLICE] !=
-            readout_at(job, frames->frame[0].first)->idx[SCAN_SLICE]) {
-            recon_report_warn(job, "The scan has several slices and one field map, which was used for all. Send "
-                                   "each slice with its own, or pass off_resonance=off.");
-            return;
-        }
+    const uint64_t maps = job->scan.header->field_maps;
+    size_t last = 0;
+    bool several = false;
+    for (size_t f = 0; f < frames->count; f++) {
+        const size_t slice = slice_of(job, &frames->frame[f]);
+        last = slice > last ? slice : last;
+        several = several || slice != slice_of(job, &frames->frame[0]);
+    }
+    if (maps > 1 && maps != last + 1)
+        return err_set(ERR_MALFORMED_FILE,
+                       "The scan has field maps (fieldmap) of %llu slices, and its readouts are of slices up to number "
+                       "%zu, counted from 0. Give a map for each slice, or one without an axis of slices for all.",
+                       (unsigned long long)maps, last);
+    if (maps == 1 && several)
+        recon_report_warn(job, "The scan has several slices and one field map, which was used for all. Give the field "
+                               "map an axis of slices, one map for each, or pass off_resonance=off.");
+    return 0;
 }
 
 /* The segments for times from span[0] to span[1]. */
@@ -129,7 +131,7 @@ static int segments_choose(struct field *field, const double span[2])
     const double tolerance = job->request->values->value[RECON_TOLERANCE].real;
     const struct spectrum *s = &field->spectrum;
     const double most = s->first + (s->bins - 1) * s->step, cycles = (most - s->first) * (span[1] - span[0]);
-    char text[32];
+    char text[32], maps[64];
     bool enough = true;
     spectrum_differences(&field->differences, s);
     /* Solvers need a non-negative operator, and this one is so only up to its error; a tenth of the tolerance is far
@@ -148,10 +150,12 @@ static int segments_choose(struct field *field, const double span[2])
     if (recon_iterates(job) && field->plain.count > field->normal.count)
         segments_make(&field->normal, &field->differences, span[0], span[1], INFINITY, field->plain.count);
     snprintf(text, sizeof text, "%d segments", field->plain.count);
+    snprintf(maps, sizeof maps, "field maps of %llu slices,", (unsigned long long)job->scan.header->field_maps);
     recon_report_decide(job, "off-resonance", text,
-                        "The scan brings a field map of %.4g to %.4g Hz, %.3g cycles during a readout of %.3g ms: the "
+                        "The scan brings %s %.4g to %.4g Hz, %.3g cycles during a readout of %.3g ms: the "
                         "error of this number of time segments is %.1g (conjugate phase%s).",
-                        s->first, most, cycles, 1e3 * (span[1] - span[0]),
+                        job->scan.header->field_maps > 1 ? maps : "a field map of", s->first, most, cycles,
+                        1e3 * (span[1] - span[0]),
                         recon_iterates(job) ? fmax(field->plain.error, field->normal.error) : field->plain.error,
                         recon_iterates(job) ? ", and the normal operator" : "");
     return 0;
@@ -160,14 +164,16 @@ static int segments_choose(struct field *field, const double span[2])
 static int look(struct field *field, bool *matters)
 {
     struct recon_job *job = field->job;
-    const size_t pixels = (size_t)job->n[0] * (size_t)job->n[1] * (size_t)job->n[2];
+    const size_t values = scan_field_count(job->scan.header, job->scan.encodings);
     double span[2] = {INFINITY, -INFINITY};
-    int rc = map_check(job, pixels);
+    int rc = map_check(job, values);
+    if (rc == 0)
+        rc = slices_check(job);
     for (size_t f = 0; f < job->frames->count && rc == 0; f++)
         rc = span_extend(job, &job->frames->frame[f], span);
     if (rc != 0)
         return rc;
-    spectrum_of(&field->spectrum, pixels, job->scan.field);
+    spectrum_of(&field->spectrum, values, job->scan.field);
     const struct spectrum *s = &field->spectrum;
     const double most = fmax(fabs(s->first), fabs(s->first + (s->bins - 1) * s->step));
     const double turn = 2 * M_PI * most * fmax(fabs(span[0]), fabs(span[1]));
@@ -179,7 +185,6 @@ static int look(struct field *field, bool *matters)
             turn);
         return 0;
     }
-    slices_warn(job);
     return segments_choose(field, span);
 }
 
@@ -214,6 +219,7 @@ void field_free(struct field *field)
     dev_release(dev, field->data);
     dev_release(dev, field->interpolator);
     dev_release(dev, field->turns);
+    dev_release(dev, field->place);
     free(field->times);
     free(field);
 }
@@ -236,7 +242,7 @@ bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, 
 }
 
 /* The map, interpolated between pixels; 0 outside its matrix. */
-static double map_at(const struct recon_job *job, const double place[3])
+static double map_at(const struct recon_job *job, const float *map, const double place[3])
 {
     size_t low[3], high[3];
     double part[3], sum = 0;
@@ -256,40 +262,59 @@ static double map_at(const struct recon_job *job, const double place[3])
             weight *= corner >> d & 1 ? part[d] : 1 - part[d];
             at = at * (size_t)job->n[d] + (corner >> d & 1 ? high[d] : low[d]);
         }
-        sum += weight > 0 ? weight * (double)job->scan.field[at] : 0;
+        sum += weight > 0 ? weight * (double)map[at] : 0;
     }
     return sum;
 }
 
-/* E_l of images of n[]: both have their centre at floor(n / 2), and voxels differ by out_k. */
-static int turns_make(struct field *field, const int n[3])
+/* E_l of the images' pixels: these and the encoded matrix have their centre at floor(n / 2), and differ by out_k. */
+static int turns_make(struct field *field)
 {
     const struct recon_job *job = field->job;
-    const size_t bytes = field->pixels * sizeof(float);
-    float *map = malloc(bytes), *there = NULL;
-    int rc = map ? dev_alloc(job->dev, bytes, (void **)&there) : err_no_memory("a field map");
+    const int *n = field->n;
+    float *map = malloc(field->pixels * sizeof *map);
+    int rc = map ? 0 : err_no_memory("a field map");
     for (size_t i = 0; i < field->pixels && rc == 0; i++) {
         const int at[3] = {(int)(i % (size_t)n[0]), (int)(i / (size_t)n[0] % (size_t)n[1]),
                            (int)(i / (size_t)n[0] / (size_t)n[1])};
         double place[3];
         for (int d = 0; d < 3; d++)
             place[d] = (at[d] - n[d] / 2) * (d < job->dim ? job->out_k[d] : 1) + job->n[d] / 2;
-        map[i] = (float)map_at(job, place);
+        map[i] = (float)map_at(job, field->map, place);
     }
     if (rc == 0)
-        rc = dev_upload(job->dev, there, map, bytes);
+        rc = dev_upload(job->dev, field->place, map, field->pixels * sizeof *map);
     for (int l = 0; l < field->plain.count && rc == 0; l++)
-        rc = vec_wave(job->dev, field->pixels, field->plain.from + l * field->plain.step, there,
+        rc = vec_wave(job->dev, field->pixels, field->plain.from + l * field->plain.step, field->place,
                       field->turns + (size_t)l * field->pixels);
-    dev_release(job->dev, there);
     free(map);
     return rc;
+}
+
+int field_slice(struct field *field, const struct frame *frame)
+{
+    const struct recon_job *job = field->job;
+    const size_t slice = job->scan.header->field_maps > 1 ? slice_of(job, frame) : 0;
+    const float *map = job->scan.field + slice * (size_t)job->n[0] * (size_t)job->n[1] * (size_t)job->n[2];
+    if (map == field->map)
+        return 0;
+    field->map = map;
+    int rc = turns_make(field);
+    if (rc != 0)
+        field->map = NULL;
+    return rc;
+}
+
+const float *field_map(const struct field *field)
+{
+    return field->map;
 }
 
 int field_load(struct field *field, const int n[3], size_t most_samples, int batch)
 {
     struct dev *dev = field->job->dev;
     const size_t segments = (size_t)field->plain.count, together = (size_t)batch, item = sizeof(struct c32);
+    memcpy(field->n, n, sizeof field->n);
     field->pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
     field->batch = batch;
     field->times = malloc(most_samples * sizeof *field->times);
@@ -302,7 +327,7 @@ int field_load(struct field *field, const int n[3], size_t most_samples, int bat
         rc = dev_alloc(dev, together * most_samples * item, (void **)&field->data);
     if (rc == 0)
         rc = dev_alloc(dev, together * field->pixels * item, (void **)&field->images);
-    return rc == 0 ? turns_make(field, n) : rc;
+    return rc == 0 ? dev_alloc(dev, field->pixels * sizeof *field->place, (void **)&field->place) : rc;
 }
 
 /* Samples of a frame's readouts, or of the first partition of a stack: one readout after the other. */
@@ -316,9 +341,8 @@ static struct run run_of(const size_t *offsets, const struct stack *stack, size_
     return (struct run){offsets[i], offsets[i + 1] - offsets[i]};
 }
 
-/* b of every sample; readouts whose times are those of the one before have its b. out[l * samples + m]. */
-static void interpolate(const struct field *field, const struct frame *frame, const size_t *offsets,
-                        const struct stack *stack, const struct segments *segments, struct c32 *out)
+void field_interpolate(const struct field *field, const struct frame *frame, const size_t *offsets,
+                       const struct stack *stack, const struct segments *segments, struct c32 *out)
 {
     double complex b[SEGMENTS_MOST];
     const size_t samples = field->samples, runs = stack ? frame->count / (size_t)stack->partitions : frame->count;
@@ -366,7 +390,7 @@ int field_frame(struct field *field, const struct frame *frame, const size_t *of
     if (rc == 0 && !host)
         rc = err_no_memory_bytes(all * sizeof *host, "the time segments of %zu samples", samples);
     if (rc == 0) {
-        interpolate(field, frame, offsets, stack, &field->plain, host);
+        field_interpolate(field, frame, offsets, stack, &field->plain, host);
         rc = dev_upload(dev, field->interpolator, host, all * sizeof *host);
     }
     free(host);
@@ -400,96 +424,4 @@ int field_adjoint(struct field *field, struct nufft *plan, int count, int planes
                                  images + (size_t)c * field->pixels);
     }
     return rc;
-}
-
-/* ---- the normal operator ---- */
-
-/* The kernel of one segment: weights[m] b'_l(t_m). */
-static int kernel_of(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
-                     const float *k, const float *weights, const struct c32 *b, const struct normal_ask *ask,
-                     struct c32 *kernel)
-{
-    float *turned_weights = malloc(field->samples * sizeof *turned_weights);
-    if (!turned_weights)
-        return err_no_memory("the weights of a time segment");
-    for (size_t m = 0; m < field->samples; m++)
-        turned_weights[m] = weights[m] * b[m].re;
-    int rc = nufft_set_weights(plan, turned_weights);
-    free(turned_weights);
-    normal_free(*normal);
-    *normal = NULL;
-    if (rc == 0)
-        rc = normal_create_of(normal, field->job->dev, params, plan, k, ask);
-    return rc == 0 ? normal_kernel_keep(*normal, kernel) : rc;
-}
-
-int field_kernels(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
-                  const struct stack *stack, const float *k, const float *weights, struct c32 **kernels,
-                  const struct normal_ask *ask)
-{
-    const struct recon_job *job = field->job;
-    const size_t samples = field->samples, segments = (size_t)field->normal.count;
-    size_t *offsets = malloc((field->frame->count + 1) * sizeof *offsets);
-    struct c32 *b = malloc(segments * samples * sizeof *b);
-    int rc = offsets && b ? 0 : err_no_memory("the time segments of %zu samples", samples);
-    if (rc == 0) {
-        recon_frame_offsets(job, field->frame, offsets);
-        interpolate(field, field->frame, offsets, stack, &field->normal, b);
-    }
-    for (size_t l = 0; l < segments && rc == 0; l++) {
-        if (!*normal)
-            rc = normal_create_of(normal, job->dev, params, plan, k, ask); /* for its size only */
-        const size_t elements = rc == 0 ? normal_kernel_elements(*normal) : 0;
-        if (rc == 0 && !*kernels)
-            rc = dev_alloc(job->dev, segments * elements * sizeof **kernels, (void **)kernels);
-        if (rc == 0)
-            rc = kernel_of(field, normal, params, plan, k, weights, b + l * samples, ask, *kernels + l * elements);
-    }
-    const int restored = nufft_set_weights(plan, weights);
-    free(b);
-    free(offsets);
-    return rc ? rc : restored;
-}
-
-int field_normal_open(struct field_normal *out, const struct field *field, struct normal *normal, struct op inner,
-                      const struct c32 *kernels)
-{
-    struct dev *dev = field->job->dev;
-    *out = (struct field_normal){.field = field, .normal = normal, .kernels = kernels, .inner = inner};
-    int rc = dev_alloc(dev, field->pixels * sizeof *out->turned, (void **)&out->turned);
-    return rc == 0 ? dev_alloc(dev, field->pixels * sizeof *out->part, (void **)&out->part) : rc;
-}
-
-void field_normal_close(struct field_normal *normal)
-{
-    struct dev *dev = normal->field->job->dev;
-    dev_release(dev, normal->part);
-    dev_release(dev, normal->turned);
-    normal->turned = normal->part = NULL;
-}
-
-static int apply(void *of, const struct c32 *x, struct c32 *r)
-{
-    const struct field_normal *n = of;
-    const struct field *field = n->field;
-    struct dev *dev = field->job->dev;
-    const size_t pixels = field->pixels, elements = normal_kernel_elements(n->normal);
-    int rc = dev_zero(dev, r, pixels * sizeof *r);
-    for (size_t l = 0; l < (size_t)field->normal.count && rc == 0; l++) {
-        const struct c32 *turn = field->turns + l * pixels;
-        rc = normal_kernel_use(n->normal, n->kernels + l * elements);
-        if (rc == 0)
-            rc = vec_multiply(dev, pixels, 1, turn, x, n->turned); /* E_l x */
-        if (rc == 0)
-            rc = n->inner.normal(n->inner.of, n->turned, n->part); /* N_l E_l x */
-        if (rc == 0)
-            rc = vec_multiply_conj_add(dev, pixels, 1, turn, n->part, r); /* r + conj(E_l) N_l E_l x */
-    }
-    return rc;
-}
-
-struct op field_normal_op(struct field_normal *normal)
-{
-    const size_t pixels = normal->field->pixels;
-    return (struct op){.of = normal, .domain = pixels, .range = pixels, .normal = apply};
 }

@@ -1,5 +1,5 @@
-/* field.h: off-resonance correction with the scan's field map f [Hz]. A sample at k, t seconds after the start of its
- * readout, is
+/* field.h: off-resonance correction with the scan's field map f [Hz], one for all slices or one for each. A sample at
+ * k, t seconds after the start of its readout, is
  *
  *   s(k, t) = sum over r of x(r) exp(-2 pi i (k . r + f(r) t)) = sum over l of b_l(t) A (E_l x)(k)
  *
@@ -22,8 +22,8 @@ struct field;
 
 /* *out is NULL if the scan has no field map, if the parameters do not use it, or if it changes the phase of no sample
  * by as much as the tolerance (reported as a decision). Uses little memory. Fails with ERR_DATA_NONFINITE,
- * ERR_MALFORMED_FILE (the map has another matrix, samples without a time), ERR_LIMIT (more segments than
- * SEGMENTS_MOST), ERR_NO_MEMORY. */
+ * ERR_MALFORMED_FILE (the map has another matrix, there are more than one and not one for each slice, samples without
+ * a time), ERR_LIMIT (more segments than SEGMENTS_MOST), ERR_NO_MEMORY. */
 int field_open(struct field **out, struct recon_job *job);
 void field_free(struct field *field);
 int field_segments(const struct field *field);
@@ -32,9 +32,14 @@ int field_segments(const struct field *field);
  * can be counted. */
 bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, int batch, size_t *bytes);
 
-/* The E_l for images of n[] pixels, on the job's device, and memory for the rest; up to `batch`
- * coils will be gridded together. Fails as dev_alloc(). */
+/* Memory on the job's device for images of n[] pixels; up to `batch` coils will be gridded together. Fails as
+ * dev_alloc(). */
 int field_load(struct field *field, const int n[3], size_t most_samples, int batch);
+
+/* The E_l of the frame's slice: before field_adjoint() and the normal operator. Fails as dev_upload(). */
+int field_slice(struct field *field, const struct frame *frame);
+/* The map of field_slice(): tells slices apart. */
+const float *field_map(const struct field *field);
 
 /* *why is set where the partitions of `stack` have different sampling times. Fails with ERR_MALFORMED_FILE. */
 struct stack;

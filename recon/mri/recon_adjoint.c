@@ -50,7 +50,9 @@ int gridder_images(struct gridder *g, const struct frame *frame, int count, cons
 {
     if (!g->field)
         return nufft_adjoint(g->plan, count, data, images);
-    int rc = field_frame(g->field, frame, g->offsets, gridder_k(g), NULL);
+    int rc = field_slice(g->field, frame);
+    if (rc == 0)
+        rc = field_frame(g->field, frame, g->offsets, gridder_k(g), NULL);
     return rc == 0 ? field_adjoint(g->field, g->plan, count, 1, data, images) : rc;
 }
 

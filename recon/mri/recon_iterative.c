@@ -277,21 +277,30 @@ static int normal_of_stack(struct iterative *it)
     return rc == 0 ? normal_scale(it->normal, partitions) : rc;
 }
 
-int iterative_normal(struct iterative *it, bool *made)
+/* The normal operator of the present plan. */
+static int normal_renew(struct iterative *it)
 {
     struct gridder *g = it->g;
-    const double start = clock_seconds();
-    const struct solve_listener listener = {it, ask_power};
-    *made = !it->normal || it->planned != g->planned;
-    if (!*made)
-        return 0;
     normal_free(it->normal);
     it->normal = NULL;
     dev_release(it->job->dev, it->kernels);
     it->kernels = NULL;
     it->planned = g->planned;
     it->planes = 1;
-    int rc = g->stack ? normal_of_stack(it) : normal_make(it, gridder_k(g), g->weights);
+    return g->stack ? normal_of_stack(it) : normal_make(it, gridder_k(g), g->weights);
+}
+
+int iterative_normal(struct iterative *it, bool *made)
+{
+    struct gridder *g = it->g;
+    const float *field = g->field ? field_map(g->field) : NULL;
+    const double start = clock_seconds();
+    const struct solve_listener listener = {it, ask_power};
+    *made = !it->normal || it->planned != g->planned;
+    if (!*made && it->field == field)
+        return 0;
+    it->field = field;
+    int rc = *made ? normal_renew(it) : 0;
     const struct op one = {.of = it, .domain = g->pixels, .range = g->pixels, .normal = normal_one};
     struct iterative_op op = {.field = false};
     if (rc == 0)

@@ -35,6 +35,7 @@ struct iterative {
     size_t images_solved;                     /* solved together: 1, or the images of a series */
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
     const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
+    const float *field;                       /* with a field map: the map that `largest` is of */
     struct normal *normal, *limit;            /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
     int planes;                               /* of an image, that `normal` is applied to: 1, or those of a stack */
     struct c32 *kernels;                      /* with a field map: of `normal`, a kernel for each segment; else NULL */

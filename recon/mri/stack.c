@@ -189,6 +189,8 @@ int stack_grid(struct gridder *g, const struct frame *frame, int first, int coun
     const size_t below = (size_t)(stack->partitions / 2 - g->n[2] / 2);
     int rc = coils_take(g, frame, first, count);
     if (rc == 0 && g->field)
+        rc = field_slice(g->field, frame);
+    if (rc == 0 && g->field)
         rc = field_frame(g->field, frame, g->offsets, gridder_k(g), stack);
     for (int c = 0; c < count && rc == 0; c++) {
         const struct c32 *data = stack->data + ((size_t)c * (size_t)stack->partitions + below) * stack->samples;

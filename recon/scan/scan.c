@@ -59,7 +59,7 @@ int scan_header_check(const struct scan_header *h, uint64_t upload)
         return scan_invalid("origin of the header");
     if (h->map_coils > SCAN_MAX_COILS)
         return scan_invalid("number of coil maps");
-    if (h->has_field > 1)
+    if (h->field_maps > SCAN_MAX_SLICES)
         return scan_invalid("number of field maps");
     if (h->xml_bytes > SCAN_MAX_XML)
         return scan_invalid("length of the XML header");
@@ -117,7 +117,7 @@ static int parts_check(const struct scan *scan)
         rc = scan_invalid("coil maps outside the whole");
     const uint64_t field = rc == 0 ? scan_field_count(scan->header, scan->encodings) : 0;
     if (field && !part_fits(scan->header, scan->header->field_at, field, sizeof(float)))
-        rc = scan_invalid("a field map outside the whole");
+        rc = scan_invalid("field maps outside the whole");
     if (rc == 0 && scan->header->times_count &&
         !part_fits(scan->header, scan->header->times_at, scan->header->times_count, sizeof(float)))
         rc = scan_invalid("sampling times outside the whole");
@@ -154,7 +154,7 @@ static int parts_open(struct scan *out, const char *base, int upload, uint64_t u
         .traj = h->in_place ? NULL : (const void *)(base + h->traj_at),
         .data = h->in_place ? NULL : (const void *)(base + h->data_at),
         .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
-        .field = h->has_field ? (const void *)(base + h->field_at) : NULL,
+        .field = h->field_maps ? (const void *)(base + h->field_at) : NULL,
         .times = h->times_count ? (const void *)(base + h->times_at) : NULL,
     };
     int rc = parts_check(&scan);

@@ -14,10 +14,11 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 7,
+    SCAN_VERSION = 8,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
+    SCAN_MAX_SLICES = 1 << 16,
     SCAN_MAX_MATRIX = 2048,
     SCAN_MAX_XML = 16 << 20
 };
@@ -37,8 +38,9 @@ struct scan_header {
     uint64_t headless;   /* 1: the file contains only arrays, and the header was made from struct scan_wanted; else 0 */
     /* The scan's coil maps: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
     uint64_t maps_at, map_coils;
-    /* The scan's field map, off-resonance in Hz: [z][y][x] of the same matrix; has_field 0: none. */
-    uint64_t field_at, has_field;
+    /* The scan's field maps, off-resonance in Hz: [field_maps][z][y][x] of the same matrix; field_maps 0: none, 1: one
+     * for all slices, more: one for each slice, by its counter. */
+    uint64_t field_at, field_maps;
     /* Seconds from the start of a readout to each of its samples, the same for all readouts; times_count 0: samples are
      * sample_time_us apart. */
     uint64_t times_at, times_count;
@@ -122,7 +124,7 @@ struct scan {
     size_t upload_bytes;
 };
 
-/* The counts of values in the header's maps and in its field map; they fit 64 bits. */
+/* The counts of values in the header's coil maps and in its field maps; they fit 64 bits. */
 static inline uint64_t scan_map_count(const struct scan_header *header, const struct scan_encoding *first)
 {
     return header->map_coils * first->matrix[0] * first->matrix[1] * first->matrix[2];
@@ -130,7 +132,7 @@ static inline uint64_t scan_map_count(const struct scan_header *header, const st
 
 static inline uint64_t scan_field_count(const struct scan_header *header, const struct scan_encoding *first)
 {
-    return header->has_field * first->matrix[0] * first->matrix[1] * first->matrix[2];
+    return header->field_maps * first->matrix[0] * first->matrix[1] * first->matrix[2];
 }
 
 /* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking), and

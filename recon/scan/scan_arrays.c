@@ -21,6 +21,7 @@ struct layout {
     uint64_t repetitions, rows; /* readouts of each repetition: the trajectory's indices before the sample */
     int between;                /* axes of the trajectory before the sample */
     bool has_coils;             /* k-space has an axis for them */
+    bool sliced;                /* its repetitions are slices: each has a field map of its own */
     uint64_t part, parts;       /* samples of a part of a readout, and its parts */
     uint64_t noise_samples, noise_parts;
     int dims, columns; /* of the trajectory as it is written: with weights one more */
@@ -106,6 +107,21 @@ static int times_check(const struct layout *l)
     return shape_wrong(t, expected);
 }
 
+/* The axis of repetitions is one of slices where the field map has as many maps. */
+static int slices_check(struct layout *l)
+{
+    const uint64_t slices = scan_pixels_slices(&l->arrays->pixels, l->matrix);
+    l->sliced = slices > 0 && slices == l->repetitions;
+    if (slices == 0 || l->sliced)
+        return 0;
+    if (l->repetitions > 1)
+        return shapes_differ(&l->arrays->pixels.field, &l->arrays->kspace,
+                             "a fieldmap with an axis of slices has as many as kspace has between coil and the "
+                             "trajectory's axes.");
+    return shapes_differ(&l->arrays->pixels.field, &l->arrays->kspace,
+                         "a fieldmap with an axis of slices needs a kspace with one, [coil, slice, ..., sample].");
+}
+
 /* The indices of row r of the trajectory, before the sample. */
 static void row_place(const struct layout *l, uint64_t r, uint64_t *at)
 {
@@ -163,6 +179,8 @@ static int layout_make(struct layout *l, const struct scan_wanted *wanted)
         rc = others_check(l);
     if (rc == 0)
         rc = times_check(l);
+    if (rc == 0)
+        rc = slices_check(l);
     if (rc != 0)
         return rc;
     uint64_t most = BLOCK_ITEMS / l->coils;
@@ -226,9 +244,13 @@ static void head_fill(struct scan_readout *r, const struct layout *l, uint64_t r
     };
     r->idx[SCAN_STEP1] = (uint16_t)(l->matrix[2] > 1 ? place.row % lines : place.row);
     /* A 2-D trajectory (kx, ky) in 3-D: axes beyond its own are the partitions that share it. */
-    bool shared = l->matrix[2] > 1 && l->dims == 2 && l->repetitions > 1;
+    bool shared = l->matrix[2] > 1 && l->dims == 2 && l->repetitions > 1 && !l->sliced;
     r->idx[SCAN_STEP2] = (uint16_t)(shared ? place.repetition : partition);
-    r->idx[SCAN_REPETITION] = (uint16_t)(shared ? 0 : place.repetition);
+    r->idx[SCAN_REPETITION] = (uint16_t)(shared || l->sliced ? 0 : place.repetition);
+    if (l->sliced) { /* side by side, around the centre */
+        r->idx[SCAN_SLICE] = (uint16_t)place.repetition;
+        r->position[2] = ((float)place.repetition - (float)(l->repetitions - 1) / 2) * l->fov_mm[2];
+    }
     r->idx[SCAN_SEGMENT] = (uint16_t)place.part;
 }
 

@@ -11,7 +11,7 @@ struct scan_arrays {
     struct scan_array trajectory; /* real [..][sample][2 or 3]; k-space may have one more axis before .., repetitions */
     struct scan_array weights;    /* optional: real [..][sample], density weights */
     struct scan_array noise;      /* optional: complex [coil][sample], without signal */
-    struct scan_pixels pixels;    /* optional */
+    struct scan_pixels pixels;    /* optional; a field map for each repetition makes them slices */
     struct scan_array times;      /* optional: real [sample], seconds from the start of a readout */
     uint64_t bytes;               /* of all arrays, unpacked */
     uint64_t ignored;             /* arrays that are not read */

@@ -37,35 +37,54 @@ static int shape_wrong(const struct scan_array *array, const char *shape, const 
                    array->complex_valued ? "complex," : "real,", shape, expected);
 }
 
-int scan_pixels_take(struct scan_builder *b, struct scan_pixels *p, uint64_t coils)
+static int maps_take(struct scan_builder *b, struct scan_array *maps, uint64_t coils)
 {
     const uint32_t *n = b->encodings[0].matrix;
     char shape[176], expected[160], of[48] = "";
-    if (p->maps.items) {
-        scan_array_shape(&p->maps, shape);
-        if (coils)
-            snprintf(of, sizeof of, "kspace's %llu coils and ", (unsigned long long)coils);
-        snprintf(expected, sizeof expected,
-                 "complex numbers [coil, y, x], or [coil, z, y, x], with %sthe image's %u x %u x %u pixels (x, y, z)",
-                 of, n[0], n[1], n[2]);
-        if (!p->maps.complex_valued || !fit(&p->maps, n, 1, coils))
-            return shape_wrong(&p->maps, shape, expected);
-        if (p->maps.size[0] > SCAN_MAX_COILS)
-            return err_set(ERR_LIMIT, "The array %s has %llu coils; at most %d are read.", p->maps.name,
-                           (unsigned long long)p->maps.size[0], SCAN_MAX_COILS);
-        b->header.map_coils = p->maps.size[0];
-    }
-    if (p->field.items) {
-        scan_array_shape(&p->field, shape);
-        snprintf(expected, sizeof expected,
-                 "real numbers [y, x], or [z, y, x], of the image's %u x %u x %u pixels "
-                 "(x, y, z), in Hz",
-                 n[0], n[1], n[2]);
-        if (p->field.complex_valued || !fit(&p->field, n, 0, 0))
-            return shape_wrong(&p->field, shape, expected);
-        b->header.has_field = 1;
-    }
+    scan_array_shape(maps, shape);
+    if (coils)
+        snprintf(of, sizeof of, "kspace's %llu coils and ", (unsigned long long)coils);
+    snprintf(expected, sizeof expected,
+             "complex numbers [coil, y, x], or [coil, z, y, x], with %sthe image's %u x %u x %u pixels (x, y, z)", of,
+             n[0], n[1], n[2]);
+    if (!maps->complex_valued || !fit(maps, n, 1, coils))
+        return shape_wrong(maps, shape, expected);
+    if (maps->size[0] > SCAN_MAX_COILS)
+        return err_set(ERR_LIMIT, "The array %s has %llu coils; at most %d are read.", maps->name,
+                       (unsigned long long)maps->size[0], SCAN_MAX_COILS);
+    b->header.map_coils = maps->size[0];
     return 0;
+}
+
+uint64_t scan_pixels_slices(const struct scan_pixels *p, const uint32_t matrix[3])
+{
+    struct scan_array one = p->field, each = p->field;
+    return p->field.items && !fit(&one, matrix, 0, 0) && fit(&each, matrix, 1, 0) ? each.size[0] : 0;
+}
+
+static int field_take(struct scan_builder *b, struct scan_pixels *p)
+{
+    const uint32_t *n = b->encodings[0].matrix;
+    const uint64_t slices = scan_pixels_slices(p, n);
+    char shape[176], expected[200];
+    scan_array_shape(&p->field, shape);
+    snprintf(expected, sizeof expected,
+             "real numbers [y, x], or [z, y, x], of the image's %u x %u x %u pixels (x, y, z), in Hz, with an axis of "
+             "the slices before them where each has its own",
+             n[0], n[1], n[2]);
+    if (p->field.complex_valued || !fit(&p->field, n, slices > 0, 0))
+        return shape_wrong(&p->field, shape, expected);
+    if (slices > SCAN_MAX_SLICES)
+        return err_set(ERR_LIMIT, "The array %s has %llu slices; at most %d are read.", p->field.name,
+                       (unsigned long long)slices, SCAN_MAX_SLICES);
+    b->header.field_maps = slices ? slices : 1;
+    return 0;
+}
+
+int scan_pixels_take(struct scan_builder *b, struct scan_pixels *p, uint64_t coils)
+{
+    int rc = p->maps.items ? maps_take(b, &p->maps, coils) : 0;
+    return rc == 0 && p->field.items ? field_take(b, p) : rc;
 }
 
 /* Row r of x of an array. */

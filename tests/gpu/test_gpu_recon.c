@@ -54,7 +54,7 @@ static void scan_make(struct flat *flat, const struct scene *scene, bool field)
     pixels_fill(scene);
     flat->header.map_coils = scene->coils;
     flat->maps = maps;
-    flat->header.has_field = field;
+    flat->header.field_maps = field;
     flat->field = field ? hz : NULL;
 }
 

@@ -15,7 +15,7 @@ struct flat {
     float *traj;
     struct c32 *data;
     const struct c32 *maps;     /* the caller's; header.map_coils: whether there are any */
-    const float *field, *times; /* likewise, header.has_field and header.times_count */
+    const float *field, *times; /* likewise, header.field_maps and header.times_count */
 };
 
 static inline void flat_init(struct flat *flat, unsigned nx, unsigned ny, unsigned nz)

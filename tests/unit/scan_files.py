@@ -137,6 +137,22 @@ def rrsg_put(file):
     file.create_dataset("trajectory", data=place, chunks=(3, 2, 2), compression="gzip")
 
 
+def arrays_put():
+    """Arrays without a header, as archives and as the files that the client packs; not in the manifest."""
+    kspace = (np.arange(2 * 3 * 5).reshape(2, 3, 5) * (1 - 0.5j)).astype("c8")
+    trajectory = np.stack(np.broadcast_arrays(np.arange(3)[:, None] / 8, np.arange(5) / 16), -1).astype("f4")
+    maps, field = np.ones((2, 6, 8), "c8"), np.arange(48, dtype="f4").reshape(6, 8)
+    arrays = {"kspace": kspace, "trajectory": trajectory, "weights": np.ones((3, 5), "f4"), "sensitivities": maps,
+              "fieldmap": field, "times": np.arange(5, dtype="f4") * 1e-5}
+    np.savez("arrays.npz", **arrays)
+    np.savez_compressed("packed.npz", **arrays)
+    np.save("k.npy", kspace)
+    np.save("t.npy", trajectory)
+    kspace.tofile("k.cfl")
+    with open("k.hdr", "w") as file:
+        file.write("# Dimensions\n1 5 3 2 1 1 1 1 1 1 1 1 1 1 1 1\n# Command\nphantom k\n")
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
@@ -147,6 +163,7 @@ def main(folder):
         return name
 
     # ---- good ----
+    arrays_put()
     scan(says("plain"), chunks=(1,), maxshape=(None,))
     for size, traj_at, data_at in ((372, 340, 356), (376, 344, 360), (384, 344, 368)):
         scan(says(f"item_{size}"), layout=(size, traj_at, data_at))

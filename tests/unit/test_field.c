@@ -80,7 +80,7 @@ static void conjugate_phase_is_the_double_sum(void **state)
     double difference = 0, norm = 0;
     field_fill(field);
     scan_fill(&flat, 2);
-    flat.header.has_field = 1;
+    flat.header.field_maps = 1;
     flat.field = field;
     flat.readouts[3].discard_pre = 5;
     for (int c = 0; c < 2; c++)
@@ -170,7 +170,7 @@ static void normal_operator_is_the_double_sum(void **state)
     struct c32 *x, *y, *r, *kernels = NULL, *data, *image;
     field_fill(hz);
     scan_fill(&flat, 1);
-    flat.header.has_field = 1;
+    flat.header.field_maps = 1;
     flat.field = hz;
     job_open(&job, &flat, &request, &values);
     const struct frame *frame = &job.frames->frame[0];
@@ -179,6 +179,7 @@ static void normal_operator_is_the_double_sum(void **state)
     assert_int_equal(field_open(&field, &job), 0);
     assert_non_null(field);
     assert_int_equal(field_load(field, job.n, ALL, 3), 0);
+    assert_int_equal(field_slice(field, frame), 0);
     assert_int_equal(field_frame(field, frame, offsets, k, NULL), 0);
     assert_int_equal(nufft_create(&plan, dev, &params, ALL, k), 0);
     assert_int_equal(nufft_set_weights(plan, weights), 0);
@@ -260,10 +261,10 @@ static void every_method_uses_the_field(void **state)
         char parameters[128];
         snprintf(parameters, sizeof parameters, "%s output=complex%s", methods[i],
                  i > 0 ? " stop_tolerance=0 iterations=5" : "");
-        flat.header.has_field = flat.header.times_count = 0;
+        flat.header.field_maps = flat.header.times_count = 0;
         flat.field = flat.times = NULL;
         succeed(&flat, parameters, &plain);
-        flat.header.has_field = 1;
+        flat.header.field_maps = 1;
         flat.header.times_count = SAMPLES;
         flat.field = hz;
         flat.times = times;
@@ -285,6 +286,128 @@ static void every_method_uses_the_field(void **state)
     flat_free(&flat);
 }
 
+/* Two slices on the same trajectories, and of each its own map: fields[2][PIXELS]. */
+static void slices_fill(struct flat *flat, float *fields)
+{
+    scan_fill(flat, 2);
+    for (int r = 0; r < READOUTS; r++) {
+        struct scan_readout *readout = flat_add(flat, SAMPLES, 2, 3);
+        readout->sample_time_us = (float)DWELL_US;
+        readout->idx[SCAN_SLICE] = 1;
+        memcpy(flat->traj + readout->traj, flat->traj + flat->readouts[r].traj, 3 * SAMPLES * sizeof(float));
+        for (int i = 0; i < 2 * SAMPLES; i++)
+            flat->data[readout->data + (size_t)i] = (struct c32){(float)noise(), (float)noise()};
+    }
+    field_fill(fields);
+    for (int p = 0; p < PIXELS; p++)
+        fields[PIXELS + p] = 40 - 1.5f * fields[p];
+    flat->header.field_maps = 2;
+    flat->field = fields;
+}
+
+/* Coil c of a slice by conjugate phase in double precision. */
+static void slice_sum(const struct flat *flat, int slice, int c, double complex out[PIXELS])
+{
+    struct flat own = *flat;
+    own.field = flat->field + slice * PIXELS;
+    memset(out, 0, PIXELS * sizeof *out);
+    for (int r = slice * READOUTS; r < (slice + 1) * READOUTS; r++)
+        for (int s = 0; s < SAMPLES; s++) {
+            const struct c32 d = flat->data[flat->readouts[r].data + (size_t)(c * SAMPLES + s)];
+            const double w = flat->traj[flat->readouts[r].traj + (size_t)s * 3 + 2];
+            for (int i = 0; i < PIXELS; i++)
+                out[i] += w * (d.re + I * d.im) * wave(&own, r, s, i, s * 1e-6 * DWELL_US);
+        }
+}
+
+static void each_slice_has_its_own_map(void **state)
+{
+    (void)state;
+    static float fields[2 * PIXELS];
+    struct job_outcome out;
+    struct flat flat;
+    double complex expected[PIXELS];
+    slices_fill(&flat, fields);
+    succeed(&flat, "coils=none output=complex dcf=given", &out);
+    assert_int_equal(images_of(&out)->count, 2);
+    for (int image = 0; image < 4; image++) {
+        double difference = 0, norm = 0;
+        const float *seen = images_of(&out)->data + (size_t)image * 2 * PIXELS;
+        slice_sum(&flat, image / 2, image % 2, expected);
+        for (int i = 0; i < PIXELS; i++) {
+            difference += pow(cabs(seen[2 * i] + I * seen[2 * i + 1] - expected[i]), 2);
+            norm += pow(cabs(expected[i]), 2);
+        }
+        if (!(sqrt(difference / norm) < TOLERANCE))
+            fail_msg("coil %d of slice %d errs by %g", image % 2, image / 2, sqrt(difference / norm));
+    }
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* An iterative method's image of a slice is that of a scan of the slice alone with its map; time segments of both maps
+ * err less than the tolerance, as those of one do. */
+static void slices_are_solved_with_their_own_maps(void **state)
+{
+    (void)state;
+    static const char parameters[] =
+        "method=cg-sense dcf=given output=complex iterations=5 stop_tolerance=0 tolerance=1e-4";
+    static float fields[2 * PIXELS];
+    static struct c32 maps[2 * PIXELS];
+    struct job_outcome both, alone;
+    struct flat flat;
+    slices_fill(&flat, fields);
+    for (int p = 0; p < PIXELS; p++) {
+        maps[p] = (struct c32){1, 0.02f * (float)(p % NX)};
+        maps[PIXELS + p] = (struct c32){0.5f, -0.03f * (float)(p / NX)};
+    }
+    flat.header.map_coils = 2;
+    flat.maps = maps;
+    succeed(&flat, parameters, &both);
+    for (int slice = 0; slice < 2; slice++) {
+        flat.header.field_maps = 1;
+        flat.field = fields + slice * PIXELS;
+        for (int r = 0; r < 2 * READOUTS; r++) /* dummies are not used */
+            flat.readouts[r].flags = r / READOUTS == slice ? 0 : UINT64_C(1) << (SCAN_DUMMY - 1);
+        succeed(&flat, parameters, &alone);
+        assert_int_equal(images_of(&alone)->count, 1);
+        double difference = 0, norm = 0;
+        for (int i = 0; i < 2 * PIXELS; i++) {
+            const double a = images_of(&both)->data[slice * 2 * PIXELS + i], b = images_of(&alone)->data[i];
+            difference += (a - b) * (a - b);
+            norm += b * b;
+        }
+        if (!(sqrt(difference / norm) < 1e-3))
+            fail_msg("slice %d differs by %g", slice, sqrt(difference / norm));
+        drop(&alone);
+    }
+    drop(&both);
+    flat_free(&flat);
+}
+
+static void other_numbers_of_maps_are_refused(void **state)
+{
+    (void)state;
+    static float fields[3 * PIXELS];
+    struct job_outcome out;
+    struct flat flat;
+    slices_fill(&flat, fields);
+    flat.header.field_maps = 3;
+    refuse(&flat, "dcf=given", ERR_MALFORMED_FILE, -1);
+    assert_non_null(strstr(err_last()->text, "3 slices"));
+    flat.header.field_maps = 2;
+    for (int r = 0; r < READOUTS; r++)
+        flat.readouts[r].idx[SCAN_SLICE] = 2;
+    refuse(&flat, "dcf=given", ERR_MALFORMED_FILE, -1);
+    flat.header.field_maps = 1;
+    succeed(&flat, "dcf=given", &out);
+    char *warnings = json_dumps(json_object_get(out.report, "warnings"), 0);
+    assert_non_null(strstr(warnings, "one field map"));
+    free(warnings);
+    drop(&out);
+    flat_free(&flat);
+}
+
 static void a_field_without_effect_changes_nothing(void **state)
 {
     (void)state;
@@ -293,7 +416,7 @@ static void a_field_without_effect_changes_nothing(void **state)
     struct flat flat;
     scan_fill(&flat, 2);
     succeed(&flat, "dcf=given", &plain);
-    flat.header.has_field = 1;
+    flat.header.field_maps = 1;
     flat.field = hz;
     for (int i = 0; i < 2; i++) {
         succeed(&flat, i ? "dcf=given off_resonance=off" : "dcf=given", &with);
@@ -312,7 +435,7 @@ static void bad_maps_are_told(void **state)
     static float hz[PIXELS];
     struct flat flat;
     scan_fill(&flat, 1);
-    flat.header.has_field = 1;
+    flat.header.field_maps = 1;
     flat.field = hz;
     field_fill(hz);
     hz[17] = NAN;
@@ -338,6 +461,9 @@ int main(void)
         cmocka_unit_test_setup(conjugate_phase_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(normal_operator_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(every_method_uses_the_field, random_reset),
+        cmocka_unit_test_setup(each_slice_has_its_own_map, random_reset),
+        cmocka_unit_test_setup(slices_are_solved_with_their_own_maps, random_reset),
+        cmocka_unit_test_setup(other_numbers_of_maps_are_refused, random_reset),
         cmocka_unit_test_setup(a_field_without_effect_changes_nothing, random_reset),
         cmocka_unit_test_setup(bad_maps_are_told, random_reset),
     };

@@ -1,9 +1,13 @@
 /* Damaged scan files: whatever the damage, the result is a scan or a failure of the file, and the same each time.
  *
- * MRIRECON_MUTANTS=N makes N of each file instead of 30, from MRIRECON_MUTANTS_FROM on (0): the same on every run. */
+ * MRIRECON_MUTANTS=N makes N of each file instead of 30, from MRIRECON_MUTANTS_FROM on (0): the same on every run.
+ * MRIRECON_MUTANTS_OF=NAME takes one of the files. MRIRECON_MUTANTS_ONCE=1 reads each mutant once, by a process forked
+ * from one template, which makes large numbers affordable. */
 #include "tests/unit/decode_fixture.h"
 
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 static const struct decode_limits modest = {.bytes = UINT64_C(1) << 30, .seconds = 2};
 
@@ -75,8 +79,17 @@ static int file_of(const char *bytes, size_t length)
 
 /* Counts of the mutants' results. */
 struct tally {
-    unsigned scans, failures, deaths, differ;
+    unsigned scans, failures, deaths, differ, refusals;
 };
+
+static void tally_add(struct tally *tally, const char *what, uint64_t number, const struct answer *answer)
+{
+    if (answer->rc == ERR_DECODER_DIED)
+        print_message("# %s %llu: %s\n", what, (unsigned long long)number, answer->text);
+    tally->scans += answer->rc == 0;
+    tally->failures += answer->rc != 0;
+    tally->deaths += answer->rc == ERR_DECODER_DIED;
+}
 
 /* Decoded by a fresh process, and by two that were started in advance and have used their memory before. */
 static void mutant_try(const struct place *p, const char *what, uint64_t number, int fd, struct tally *tally)
@@ -96,15 +109,22 @@ static void mutant_try(const struct place *p, const char *what, uint64_t number,
         print_message("# %s %llu: other answers to the same file: %s / %s / %s\n", what, (unsigned long long)number,
                       answer[0].rc ? answer[0].text : "a scan", answer[1].rc ? answer[1].text : "a scan",
                       answer[2].rc ? answer[2].text : "a scan");
-    if (answer[0].rc == ERR_DECODER_DIED)
-        print_message("# %s %llu: %s\n", what, (unsigned long long)number, answer[0].text);
     tally->differ += !same;
-    tally->scans += answer[0].rc == 0;
-    tally->failures += answer[0].rc != 0;
-    tally->deaths += answer[0].rc == ERR_DECODER_DIED;
+    tally_add(tally, what, number, &answer[0]);
     for (int i = 0; i < 3; i++)
         scan_close(&answer[i].scan);
     decoder_free(decoder);
+}
+
+/* Decoded by a process of `decoder`, forked from its template. */
+static void mutant_try_once(struct decoder *decoder, const char *what, uint64_t number, int fd, struct tally *tally)
+{
+    struct answer answer;
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    answer_get(decoder, fd, &answer);
+    answer_check(&answer, what, number);
+    tally_add(tally, what, number, &answer);
+    scan_close(&answer.scan);
 }
 
 static uint64_t number_of(const char *name, uint64_t fallback)
@@ -113,32 +133,140 @@ static uint64_t number_of(const char *name, uint64_t fallback)
     return text && *text ? strtoull(text, NULL, 10) : fallback;
 }
 
+static bool is_wanted(const char *name)
+{
+    const char *only = getenv("MRIRECON_MUTANTS_OF");
+    return !only || !*only || strcmp(only, name) == 0;
+}
+
+/* Mutants of one file. */
+static void mutants_try(const struct place *p, struct decoder *decoder, const char *name, struct tally *tally)
+{
+    const uint64_t mutants = number_of("MRIRECON_MUTANTS", 30), from = number_of("MRIRECON_MUTANTS_FROM", 0);
+    size_t bytes;
+    char *content = read_file(p, name, &bytes), *mutant = malloc(bytes);
+    for (uint64_t i = from; i < from + mutants; i++) {
+        memcpy(mutant, content, bytes);
+        mutate(mutant, bytes, i * 1000003 + 17);
+        int fd = file_of(mutant, bytes);
+        if (decoder)
+            mutant_try_once(decoder, name, i, fd, tally);
+        else
+            mutant_try(p, name, i, fd, tally);
+        close(fd);
+    }
+    free(mutant);
+    free(content);
+}
+
 static void a_damaged_file_has_one_answer(void **state)
 {
-    static const char *const bases[] = {"plain",     "item_376", "gzip_shuffle", "contiguous_new_format",
-                                        "fixed_xml", "float64",  "stream",       "rrsg"};
+    static const char *const bases[] = {"plain",   "item_376", "gzip_shuffle", "contiguous_new_format", "fixed_xml",
+                                        "float64", "stream",   "rrsg",         "arrays.npz",            "packed.npz"};
     const struct place *p = *state;
-    uint64_t mutants = number_of("MRIRECON_MUTANTS", 30), from = number_of("MRIRECON_MUTANTS_FROM", 0);
     struct tally tally = {0};
-    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
+    struct decoder *decoder = NULL;
+    unsigned files = 0;
+    if (number_of("MRIRECON_MUTANTS_ONCE", 0))
+        assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
+        if (is_wanted(bases[b])) {
+            mutants_try(p, decoder, bases[b], &tally);
+            files++;
+        }
+    const char *lost = decoder ? decoder_lost(decoder) : NULL;
+    print_message("# %u files, their mutants read %s: %u scans, %u failures (%u by the decoder's death), %u with other "
+                  "answers%s%s\n",
+                  files, decoder ? "once" : "three times", tally.scans, tally.failures, tally.deaths, tally.differ,
+                  lost ? "; " : "", lost ? lost : "");
+    decoder_free(decoder);
+    assert_int_equal(tally.differ, 0);
+    assert_true(files == 0 || (tally.failures > 0 && tally.scans > 0));
+}
+
+/* ---- arrays that the client packs ---- */
+
+/* Pack k-space and a trajectory; 0: packed, else the exit status. stderr goes to `said`. */
+static int pack_run(const struct place *p, const char *kspace, const char *trajectory, int said)
+{
+    extern char **environ;
+    const char *bin = getenv("MRIRECON_BIN");
+    char program[256], out[256], k[256], t[256];
+    snprintf(program, sizeof program, "%s/mrirecon", bin ? bin : "build/bin");
+    snprintf(out, sizeof out, "%s/out.npz", p->folder);
+    snprintf(k, sizeof k, "kspace=%s/%s", p->folder, kspace);
+    snprintf(t, sizeof t, "trajectory=%s/%s", p->folder, trajectory);
+    unlink(out);
+    char name[] = "mrirecon", verb[] = "pack";
+    char *const words[] = {name, verb, out, k, t, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, said, 2);
+    pid_t pid;
+    int status;
+    assert_int_equal(posix_spawn(&pid, program, &actions, NULL, words, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("mrirecon pack ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void mutant_write(const struct place *p, const char *name, const char *bytes, size_t length)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", p->folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && write(fd, bytes, length) == (ssize_t)length);
+    close(fd);
+}
+
+/* What the client packed is a file that the codec reads or refuses; what it refuses has a sentence. */
+static void packed_check(const struct place *p, struct decoder *decoder, const char *what, uint64_t number, int rc,
+                         int said, struct tally *tally)
+{
+    char text[512] = "";
+    if (rc == 0) {
+        int fd = open_file(p, "out.npz");
+        mutant_try_once(decoder, what, number, fd, tally);
+        close(fd);
+        return;
+    }
+    tally->refusals++;
+    if (pread(said, text, sizeof text - 1, 0) < 20 || !strchr(text, '.') || strstr(text, "Sanitizer"))
+        fail_msg("%s %llu: exit status %d: %s", what, (unsigned long long)number, rc, text);
+}
+
+static void damaged_arrays_are_packed_or_refused(void **state)
+{
+    static const char *const bases[] = {"k.hdr", "k.cfl", "k.npy", "t.npy"};
+    const struct place *p = *state;
+    const uint64_t mutants = number_of("MRIRECON_MUTANTS", 30), from = number_of("MRIRECON_MUTANTS_FROM", 0);
+    struct tally tally = {0};
+    struct decoder *decoder = NULL;
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    for (size_t b = 0; b < sizeof bases / sizeof *bases && is_wanted("pack"); b++) {
         size_t bytes;
         char *content = read_file(p, bases[b], &bytes), *mutant = malloc(bytes);
         for (uint64_t i = from; i < from + mutants; i++) {
             memcpy(mutant, content, bytes);
             mutate(mutant, bytes, i * 1000003 + 17);
-            int fd = file_of(mutant, bytes);
-            mutant_try(p, bases[b], i, fd, &tally);
-            close(fd);
+            mutant_write(p, bases[b], mutant, bytes);
+            int said = memfd_create("said", MFD_CLOEXEC);
+            assert_true(said >= 0);
+            int rc = pack_run(p, b < 2 ? "k.cfl" : "k.npy", "t.npy", said);
+            packed_check(p, decoder, bases[b], i, rc, said, &tally);
+            close(said);
         }
+        mutant_write(p, bases[b], content, bytes);
         free(mutant);
         free(content);
     }
-    print_message("# %llu mutants of each of %zu files, each read three times: %u scans, %u failures (%u by the "
-                  "decoder's death), %u with other answers\n",
-                  (unsigned long long)mutants, sizeof bases / sizeof *bases, tally.scans, tally.failures, tally.deaths,
-                  tally.differ);
-    assert_int_equal(tally.differ, 0);
-    assert_true(tally.failures > mutants / 3 && tally.scans > mutants / 3);
+    decoder_free(decoder);
+    print_message("# arrays packed: %u scans, %u failures (%u by the decoder's death), %u refused by the client\n",
+                  tally.scans, tally.failures, tally.deaths, tally.refusals);
+    assert_int_equal(tally.deaths, 0);
+    assert_true(!is_wanted("pack") || (tally.scans > 0 && tally.refusals > 0));
 }
 
 static void truncated_files_are_told(void **state)
@@ -166,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_files_are_told),
         cmocka_unit_test(a_damaged_file_has_one_answer),
+        cmocka_unit_test(damaged_arrays_are_packed_or_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

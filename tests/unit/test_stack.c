@@ -123,7 +123,7 @@ static void every_method_gives_the_volumes_image(void **state)
         random_reset(NULL);
         stack_fill(&flat, i % 3 == 0);
         pixels_fill(&flat, maps, hz);
-        flat.header.has_field = i >= 4;
+        flat.header.field_maps = i >= 4;
         flat.field = i >= 4 ? hz : NULL;
         snprintf(parameters, sizeof parameters, "dcf=given output=complex %s%s", methods[i % 4],
                  i % 4 > 1 ? " iterations=5 stop_tolerance=0" : "");
@@ -158,7 +158,7 @@ static void times_are_compared(void **state)
     struct flat flat;
     stack_fill(&flat, false);
     pixels_fill(&flat, maps, hz);
-    flat.header.has_field = 1;
+    flat.header.field_maps = 1;
     flat.field = hz;
     flat.readouts[11].sample_time_us = 501;
     succeed(&flat, "dcf=given", &out);

@@ -66,9 +66,9 @@ def text(number, content):
 class Session:
     """A client, as Gadgetron's is one: it sends, and reads messages."""
 
-    def __init__(self, daemon=None, timeout=120, address=None):
-        """Either a daemon, whose log is read for the address, or the address."""
-        self.socket = socket.create_connection(address or address_of(daemon), timeout=timeout)
+    def __init__(self, daemon=None, timeout=120, address=None, connection=None):
+        """With a daemon, whose log is read for its address, or with an address, or a connection."""
+        self.socket = connection or socket.create_connection(address or address_of(daemon), timeout=timeout)
 
     def __enter__(self):
         return self

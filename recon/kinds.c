@@ -43,6 +43,14 @@ int kind_step_writing(const struct kind *kind)
 
 /* ---- results ---- */
 
+bool kind_reads(const struct kind *kind, const char *input)
+{
+    const struct kind_input *own = kind->inputs;
+    while (own->name && strcmp(own->name, input) != 0)
+        own++;
+    return own->name != NULL;
+}
+
 int kind_result_find(const struct kind *kind, const char *name)
 {
     for (int i = 0; kind->results[i].name; i++)

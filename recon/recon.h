@@ -106,7 +106,8 @@ struct kind {
 
 /* All kinds; ends with NULL. */
 extern const struct kind *const kinds[];
-const struct kind *kind_find(const char *name); /* NULL: none */
+const struct kind *kind_find(const char *name);              /* NULL: none */
+bool kind_reads(const struct kind *kind, const char *input); /* whether it has an input of this name */
 
 int kind_steps(const struct kind *kind);                       /* their number */
 int kind_step_find(const struct kind *kind, const char *name); /* its index; -1: none */

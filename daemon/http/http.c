@@ -140,8 +140,11 @@ static enum MHD_Result request_body(struct request *request, const char *data, s
 {
     if (!request->refusal.code && request->upload.spool && spool_append(&request->upload, data, bytes)) {
         request->refusal = *err_last();
+        stream_body_drop(&request->stream);
         spool_abort(&request->upload);
     }
+    if (!request->refusal.code && request->upload.spool)
+        stream_body_add(&request->stream, &request->job, &request->upload, data, bytes);
     if (!request->refusal.code && request->chunk.uploads && chunk_append(&request->chunk, data, bytes))
         request->refusal = *err_last();
     digest_add(&request->digest, data, bytes);
@@ -243,6 +246,8 @@ static void chunk_leave(struct request *request)
 
 static void request_destroy(struct request *request)
 {
+    if (request->upload.spool) /* the body became no job */
+        stream_body_drop(&request->stream);
     spool_abort(&request->upload);
     chunk_leave(request);
     if (request->conversion)

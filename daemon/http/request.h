@@ -16,6 +16,7 @@
 #include "daemon/http/idempotency.h"
 #include "daemon/http/listen.h"
 #include "daemon/http/sessions.h"
+#include "daemon/http/stream_body.h"
 #include "daemon/base/pool.h"
 #include "daemon/outbox/outbox.h"
 #include "daemon/queue/scheduler.h"
@@ -106,6 +107,7 @@ struct request {
     struct err refusal; /* code 0: none; else the body is read and dropped */
     int64_t dropped;
     struct spool_file upload;  /* .spool NULL: none */
+    struct stream_body stream; /* of a submission */
     struct digest digest;      /* of the body, if the sender announced one */
     struct upload_chunk chunk; /* .uploads NULL: none */
     struct idempotency idempotency;

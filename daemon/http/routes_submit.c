@@ -100,6 +100,7 @@ int route_submit_begin(struct request *request)
         rc = spool_begin(service->core.spool, bytes, &request->upload);
     if (rc)
         return rc;
+    stream_body_begin(&request->stream, service->scheduler, &request->job);
     wanted_read(request);
     return 0;
 }
@@ -150,10 +151,12 @@ int route_submit_work(struct request *request)
     int rc = body_check(request);
     if (rc || request->replayed) {
         struct err failure = *err_last();
+        stream_body_drop(&request->stream);
         spool_abort(&request->upload);
         idempotency_end(&request->idempotency);
         return rc ? err_restore(&failure) : 0;
     }
+    stream_body_end(&request->stream);
     rc = submission_commit(service, &request->job, &request->upload);
     idempotency_end(&request->idempotency); /* from now on the row holds the key */
     if (rc)

@@ -241,10 +241,7 @@ struct result_file mrd_result(const struct job *job)
 /* Whether the kind reads MRD streams, and the job's first result can be sent as one. */
 static int fit_check(const struct kind *kind, const struct job *job)
 {
-    const struct kind_input *input = kind->inputs;
-    while (input->name && strcmp(input->name, "stream") != 0)
-        input++;
-    if (input->name && mrd_result(job).format >= 0)
+    if (kind_reads(kind, "stream") && mrd_result(job).format >= 0)
         return 0;
     return err_set(ERR_BAD_PARAMETER, "Jobs of kind %s do not make images of MRD streams.", kind->name);
 }

@@ -4,7 +4,7 @@
 #include "daemon/base/thread.h"
 #include "daemon/http/submission.h"
 #include "daemon/mrd/mrd_config.h"
-#include "daemon/mrd/mrd_frame.h"
+#include "recon/scan/mrd_frame.h"
 #include "daemon/mrd/mrd_images.h"
 #include "daemon/mrd/mrd_send.h"
 #include "daemon/wire.h"

@@ -17,9 +17,9 @@
  *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
  *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
  *      scan gets the job.
- *   5. An MRD stream over TCP is announced when its first acquisition has arrived: the worker reads it while the rest
- *      arrives, until a job for that worker needs the reader. As long as it has no job, it also computes images of what
- *      is complete, and shows them to the session (daemon/queue/live.h).
+ *   5. An MRD stream, over TCP or as a body, is announced when its first acquisition has arrived: the worker reads it
+ *      while the rest arrives, until a job for that worker needs the reader. As long as it has no job, it also computes
+ *      images of what is complete, and shows them to a TCP session (daemon/queue/live.h).
  * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
  * with a death if the worker dies meanwhile.
  *

@@ -1,4 +1,7 @@
 """MRD version 1 messages as clients of Gadgetron and FIRE send and read them, with the standard library and numpy."""
+import contextlib
+import glob
+import os
 import re
 import socket
 import struct
@@ -52,6 +55,17 @@ def of_bytes(content):
 def address_of(daemon):
     """Where a daemon with the option mrd-listen takes streams, as it logged."""
     return "127.0.0.1", int(re.findall(r"MRD streams are accepted at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
+
+
+def followers(daemon):
+    """Decoders that have a stream open which is still arriving."""
+    found = []
+    for codec in daemon.children("mrirecon-codec", daemon.worker()):
+        for link in glob.glob(f"/proc/{codec}/fd/*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(link).endswith(".part"):
+                    found.append(codec)
+    return found
 
 
 def config_file(name):

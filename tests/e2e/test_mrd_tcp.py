@@ -1,8 +1,6 @@
 #!/usr/bin/python3
 """MRD streams over TCP: clients of Gadgetron's protocol have their images, every session is a job, and what is wrong with a
 stream costs its sender an answer and nobody else anything."""
-import contextlib
-import glob
 import io
 import json
 import os
@@ -181,37 +179,26 @@ def left():
         same([daemon.finish(job["id"])["state"] for job in jobs], ["succeeded", "succeeded"], "states after the restart")
 
 
-def followers(daemon):
-    """Decoders that have a stream open which is still arriving."""
-    found = []
-    for codec in daemon.children("mrirecon-codec", daemon.worker()):
-        for link in glob.glob(f"/proc/{codec}/fd/*"):
-            with contextlib.suppress(OSError):
-                if os.readlink(link).endswith(".part"):
-                    found.append(codec)
-    return found
-
-
 @test("a stream is read while it arrives, and its image is the same; a job that comes meanwhile goes first")
 def inline(daemon):
     truth = expected(daemon)
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), *MESSAGES[:12])
-        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
         (_, pixels), = session.send(*MESSAGES[12:]).images()
     assert np.array_equal(pixels, truth[0]), "other pixels"
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), *MESSAGES[:12])
-        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
         assert np.array_equal(expected(daemon), truth), "another image of the job that came meanwhile"
         (_, pixels), = session.send(*MESSAGES[12:]).images()
     assert np.array_equal(pixels, truth[0]), "other pixels, after another job"
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), *MESSAGES[:12])
-        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
         session.socket.shutdown(1)
         session.failure()
-    wait_until(lambda: not followers(daemon), "the end of the decoder of a stream that broke off")
+    wait_until(lambda: not mrd.followers(daemon), "the end of the decoder of a stream that broke off")
 
 
 @test("kill -9: a closed session is a job after the restart, an unfinished one leaves nothing")

@@ -3,7 +3,7 @@
 #include "daemon/base/options.h"
 #include "daemon/mrd/mrd_clients.h"
 #include "daemon/mrd/mrd_config.h"
-#include "daemon/mrd/mrd_frame.h"
+#include "recon/scan/mrd_frame.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
-/* daemon/mrd/mrd_frame.h: every message's bytes are passed on once and in order, whatever pieces they arrive in;
+/* recon/scan/mrd_frame.h: every message's bytes are passed on once and in order, whatever pieces they arrive in;
  * anything that is not a message ends the stream; lengths from outside are counted and never allocated. */
-#include "daemon/mrd/mrd_frame.h"
+#include "recon/scan/mrd_frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "daemon/mrd/mrd_frame.h"
+#include "recon/scan/mrd_frame.h"
 
 /* Move input into the head until it has `wanted` bytes; false: the input ended before. */
 static bool head_fill(struct mrd_frame *frame, const uint8_t **from, const uint8_t *end, size_t wanted)

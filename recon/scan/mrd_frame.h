@@ -4,8 +4,8 @@
  * stream, and for that needs the length of each message. This parser copies the number and the head of one message, at
  * most MRD_NUMBER_BYTES + MRD_HEAD_MOST bytes, allocates nothing, and returns pointers to the bytes of bodies.
  */
-#ifndef MRIRECON_DAEMON_MRD_FRAME_H
-#define MRIRECON_DAEMON_MRD_FRAME_H
+#ifndef MRIRECON_MRD_FRAME_H
+#define MRIRECON_MRD_FRAME_H
 
 #include "gridding/base/err.h"
 #include "recon/scan/mrd_message.h"

@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+"""MRD streams as the body of a POST: read, and reconstructed, while they arrive; whatever becomes of sender, worker and stream."""
+import io
+import os
+import signal
+import socket
+import struct
+import tempfile
+
+import numpy as np
+
+import mrd
+import scans
+from harness import Daemon, check_problem, main, same, status_of, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-post-")
+QUERY = "kind=recon&output=complex&coils=none"
+SPOKES, FRAMES = 31, 3
+SCAN = scans.radial(coils=2)
+MESSAGES = list(SCAN.messages())
+
+
+def series():
+    """The messages of a scan of FRAMES repetitions."""
+    scan = scans.radial(spokes=SPOKES * FRAMES)
+    scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // SPOKES
+    return scan
+
+
+class Post:
+    """A chunked POST /v1/jobs whose body is sent piece by piece."""
+
+    def __init__(self, daemon, query=QUERY, **headers):
+        self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
+        lines = [f"POST /v1/jobs?{query} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked",
+                 *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
+        self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, *pieces):
+        for piece in pieces:
+            self.socket.sendall(b"%x\r\n" % len(piece) + piece + b"\r\n")
+        return self
+
+    def end(self):
+        """End the body; status, headers and body of the answer, whose connection closes with it."""
+        self.socket.sendall(b"0\r\n\r\n")
+        answer = b""
+        while piece := self.socket.recv(1 << 16):
+            answer += piece
+        head, _, body = answer.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+        return status_of(answer), {name.lower(): value for name, value in headers.items()}, body
+
+
+def accepted(daemon, post):
+    """The job of a POST that ends here, once it has ended."""
+    status, headers, body = post.end()
+    same(status, 202, f"status ({body[:500]!r})")
+    return daemon.finish(headers["location"].rsplit("/", 1)[1])
+
+
+def pixels_of(daemon, job):
+    same(job["state"], "succeeded", f"state ({job['error']})")
+    return np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
+
+
+def read_ahead(daemon):
+    wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
+
+
+def forgotten(daemon):
+    wait_until(lambda: not mrd.followers(daemon), "the end of the decoder")
+
+
+def count_of(daemon):
+    return len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
+
+
+@test("a slow sender: the body is read while it arrives, with and without a length, and gives the bits of its HDF5 file")
+def slow(daemon):
+    truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
+    with Post(daemon) as post:
+        post.send(*MESSAGES[:12])
+        read_ahead(daemon)
+        same(count_of(daemon), 1, "jobs while the body arrives")
+        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "other pixels"
+    with Post(daemon, Prefer="wait=120", Accept="application/x-npy", Content_Type="text/plain") as post:
+        post.send(*MESSAGES[:12])
+        read_ahead(daemon)
+        status, headers, body = post.send(*MESSAGES[12:]).end()
+        same((status, headers["content-type"]), (200, "application/x-npy"), "answer to a sender that waits")
+        assert np.array_equal(np.load(io.BytesIO(body)), truth), "other pixels"
+    whole = b"".join(MESSAGES)
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=120) as connection:
+        head = f"POST /v1/jobs?{QUERY} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(whole)}\r\n\r\n"
+        connection.sendall(head.encode() + whole[:6000])
+        read_ahead(daemon)
+        connection.sendall(whole[6000:])
+        same(status_of(connection.makefile("rb").read()), 202, "answer to a body of known length")
+
+
+@test("a series whose first repetitions are complete before the body ends: the images are those of the whole scan")
+def repetitions(daemon):
+    scan = series()
+    truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
+    messages = list(scan.messages())
+    with Post(daemon) as post:
+        post.send(*messages[:1 + 2 * SPOKES + 1])
+        read_ahead(daemon)
+        job = accepted(daemon, post.send(*messages[1 + 2 * SPOKES + 1:]))
+    assert np.array_equal(pixels_of(daemon, job), truth), "other pixels"
+
+
+@test("a sender that dies midway, is refused midway, or repeats itself: the worker forgets what it has read")
+def dropped():
+    with Daemon(body_limit="60K") as daemon:
+        with Post(daemon) as post:
+            post.send(*MESSAGES[:12], MESSAGES[12][:500])
+            read_ahead(daemon)
+        forgotten(daemon)
+        same(count_of(daemon), 0, "jobs of a sender that died")
+        with Post(daemon) as post:
+            post.send(*MESSAGES[:12])
+            read_ahead(daemon)
+            status, _, body = post.send(*MESSAGES[12:], *MESSAGES[1:-1]).end()
+            same(status, 413, f"status of a body beyond the limit ({body!r})")
+        forgotten(daemon)
+        with Post(daemon, Idempotency_Key="scan-1") as post:
+            first = accepted(daemon, post.send(*MESSAGES))
+        with Post(daemon, Idempotency_Key="scan-1") as post:
+            post.send(*MESSAGES[:12])
+            read_ahead(daemon)
+            same(daemon.submit(b"".join(MESSAGES), QUERY, Idempotency_Key="scan-1").status, 409, "status of a key in use")
+            status, headers, _ = post.send(*MESSAGES[12:]).end()
+            same((status, headers.get("idempotency-replayed"), headers["x-job-id"]), (202, "true", first["id"]), "answer to a repeated scan")
+        forgotten(daemon)
+        same(count_of(daemon), 1, "jobs")
+        same([name for name in daemon.files() if name.endswith(".part")], [], "files that were begun")
+
+
+@test("a worker that is killed midway: the job is computed, and counts one attempt")
+def killed():
+    with Daemon(expect_trouble=True) as daemon:
+        truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
+        with Post(daemon) as post:
+            post.send(*MESSAGES[:12])
+            read_ahead(daemon)
+            os.kill(daemon.worker(), signal.SIGKILL)
+            wait_until(lambda: "was killed by signal 9" in daemon.read_log(), "the daemon to find its worker dead")
+            job = accepted(daemon, post.send(*MESSAGES[12:]))
+        assert np.array_equal(pixels_of(daemon, job), truth), "other pixels"
+        same(job["attempts"], 1, "attempts")
+
+
+@test("another job meanwhile goes first")
+def overtaken(daemon):
+    with Post(daemon) as post:
+        post.send(*MESSAGES[:12])
+        read_ahead(daemon)
+        truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
+        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "other pixels"
+
+
+@test("a body that is no whole stream is judged as when it is read at once: what lacks CLOSE, is cut, damaged, or not for its kind")
+def wrong(daemon):
+    def outcome(sent, query=QUERY, ahead=True):
+        with Post(daemon, query) as post:
+            post.send(*sent[:12])
+            if ahead:
+                read_ahead(daemon)
+            return accepted(daemon, post.send(*sent[12:]))
+    same(outcome(MESSAGES[:-1])["state"], "succeeded", "state of a stream without CLOSE")
+    assert np.array_equal(pixels_of(daemon, outcome([*MESSAGES, b"more"])), pixels_of(daemon, outcome(MESSAGES))), "other pixels with bytes behind CLOSE"
+    check_problem(outcome([*MESSAGES[:20], MESSAGES[20][:77]])["error"], "truncated-file")
+    check_problem(outcome([*MESSAGES[:20], struct.pack("<H", 4711), *MESSAGES[20:]])["error"], "malformed-file")
+    damaged = outcome([mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:]], ahead=False)
+    check_problem(damaged["error"], "header-invalid")
+    check_problem(outcome(MESSAGES, "kind=nbody", ahead=False)["error"], "unknown-format")
+    forgotten(daemon)
+
+
+if __name__ == "__main__":
+    main(Daemon)

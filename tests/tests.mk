@@ -25,7 +25,7 @@ GPU_HOST := -Wl,-u,overflow_choose
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) \
 	  $(call pkg,fftw3)
-$(BUILD)/tests/test_rival: $(RIVALS)
+$(BUILD)/tests/test_rival $(BUILD)/tests/test_rival_range: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) $(GPU_HOST) -lcmocka $(LIBS_RECON) $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
@@ -94,7 +94,7 @@ $(BUILD)/orthanc/%:
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \
 	  tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
-	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
+	$(BUILD)/bench/mrirecond-bench --sets tiny,cutcp-tiny,blob-tiny,nbody-tiny --runs 1 >/dev/null
 # Preloaded into a daemon whose disk loses its power or fails, or whose clock jumps; loaded by a worker whose GPU fails:
 # no sanitizer of their own.
 $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile

@@ -13,6 +13,7 @@ struct scene {
     struct c32 *probed; /* [probe->cells] */
     struct rival_kernel kernel;
     struct rival_gpu *gpu;
+    double reach; /* of the kernel or law, in bins */
     int runs, threads;
     const char *device; /* in words */
 };
@@ -75,5 +76,13 @@ void thesis_binning(struct scene *s);
 void thesis_depth(struct scene *s);
 void thesis_table(struct scene *s);
 void thesis_partition(struct scene *s);
+
+/* The other three applications: thesis_range.c. Names as on the command line; sets may be NULL. */
+bool thesis_range_knows_experiment(const char *name, size_t length);
+bool thesis_range_knows_set(const char *name, size_t length);
+void thesis_range(const char *wanted, const char *sets, int runs, int threads, const char *device);
+
+/* Is `name` one of the comma-separated words? */
+bool among(const char *words, const char *name);
 
 #endif

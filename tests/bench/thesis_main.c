@@ -1,6 +1,8 @@
-/* The thesis' experiments on MRI gridding, on today's GPU: JSON lines, one per measurement.
+/* The thesis' experiments on today's GPU: JSON lines, one per measurement.
  *
- *   mrirecond-bench [--experiments access,binning,depth,table] [--sets koosh-small,...] [--runs 5] [--threads N]
+ *   mrirecond-bench [--experiments access,binning,...] [--sets koosh-small,...] [--runs 5] [--threads N]
+ *
+ * On MRI gridding:
  *
  *   access     how bins are read and how they lie in memory (figures 23, 25, 27)
  *   binning    how bins are made (section 4.3.1, the lecture, the lab manual)
@@ -9,10 +11,17 @@
  *   partition  only when asked for: the product's own bin_depth, with either way of overflow: automatic, many depths,
  *              none; the last line of each sweep compares the automatic choice with the best
  *
+ * On the Coulombic potential, Blinn's blobs and forces between bodies:
+ *
+ *   range-statistics  how the sources lie in bins (tables 2 to 4)
+ *   range-access      how bins are read, the list of rows in constant memory, the cylinder test (figure 25, the lecture)
+ *   range-depth       the depth of bins, with what overflows on the CPU (figures 30 and 32 to 34, table 5)
+ *
  * Times are in milliseconds, medians of --runs after one. GPU steps are timed by events of the device, what the CPU
  * takes part in by the host's clock. Every result is compared with a sum in double precision ("error": relative l2 over
  * some 3,000 cells of the grid); bins of sets below 4 million samples also with those of a serial program. A result
- * that is wrong ends the program. The last line of each comparison is the product's: a whole adjoint, FFT included. */
+ * that is wrong ends the program. The last line of each comparison is the product's: a whole adjoint, FFT
+ * included, or one sum of limited range. */
 #include "tests/bench/thesis.h"
 #include "gridding/base/err.h"
 
@@ -33,8 +42,7 @@ static const struct experiment {
 };
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
 
-/* Is `name` one of the comma-separated words? */
-static bool among(const char *words, const char *name)
+bool among(const char *words, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = words; at != NULL; at = strchr(at, ',')) {
@@ -47,6 +55,8 @@ static bool among(const char *words, const char *name)
 
 static bool known_set(const char *name, size_t length)
 {
+    if (thesis_range_knows_set(name, length))
+        return true;
     for (const struct rival_set *set = rival_sets(); set->name != NULL; set++)
         if (strlen(set->name) == length && strncmp(set->name, name, length) == 0)
             return true;
@@ -55,6 +65,8 @@ static bool known_set(const char *name, size_t length)
 
 static bool known_experiment(const char *name, size_t length)
 {
+    if (thesis_range_knows_experiment(name, length))
+        return true;
     for (int i = 0; i < EXPERIMENTS; i++)
         if (strlen(experiments[i].name) == length && strncmp(experiments[i].name, name, length) == 0)
             return true;
@@ -87,7 +99,7 @@ static int number(const char *option, const char *text, int most)
 
 int main(int argc, char **argv)
 {
-    const char *wanted = "access,binning,depth,table", *sets = NULL;
+    const char *wanted = "access,binning,depth,table,range-statistics,range-access,range-depth", *sets = NULL;
     int runs = 5, threads = omp_get_max_threads();
     char device[128];
     for (int i = 1; i < argc; i += 2) {
@@ -118,5 +130,6 @@ int main(int argc, char **argv)
         if (scene.set != NULL)
             scene_close(&scene);
     }
+    thesis_range(wanted, sets, runs, threads, device);
     return 0;
 }

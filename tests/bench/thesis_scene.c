@@ -6,7 +6,7 @@
 
 void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device)
 {
-    *s = (struct scene){.set = set, .runs = runs, .threads = threads, .device = device};
+    *s = (struct scene){.set = set, .reach = RIVAL_WIDTH / 2.0, .runs = runs, .threads = threads, .device = device};
     s->samples = malloc(set->samples * sizeof *s->samples);
     if (s->samples == NULL)
         must(err_set(ERR_NO_MEMORY, "no memory for %zu samples", set->samples), set->name);
@@ -125,9 +125,9 @@ void line(const struct scene *s, const char *experiment, const char *variant, co
     char date[16];
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &utc));
     printf(
-        "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"width\":%d,\"runs\":%d,"
+        "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"reach\":%g,\"runs\":%d,"
         "\"threads\":%d,\"device\":\"%s\",\"date\":\"%s\",",
-        experiment, variant, s->set->name, s->set->samples, s->set->grid, RIVAL_WIDTH, s->runs, s->threads, s->device,
+        experiment, variant, s->set->name, s->set->samples, s->set->grid, s->reach, s->runs, s->threads, s->device,
         date);
     va_start(arguments, format);
     vprintf(format, arguments);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int answer(const struct send_result *result)
 {
@@ -19,20 +20,26 @@ static int answer(const struct send_result *result)
     return rc;
 }
 
-/* The sandbox allows the files that the delivery reads: certificates, and the files of received descriptors. */
-static int shut_in(const char *ca, const int *fds, int count, int port)
+/* The sandbox allows the files that the delivery reads: certificates, and the files of received descriptors. storescu
+ * holds a file's elements in memory, some of them twice. */
+static int shut_in(const json_t *message, const int *fds, int count, int port, const char *program)
 {
+    enum { OWN_BYTES = 64 << 20, SPARE_SECONDS = 10 };
     char path[SEND_FILES][24];
-    const char *readable[SEND_FILES + 2] = {NULL};
-    bool landlock;
+    const char *readable[SEND_FILES + 2] = {NULL}, *ca = json_string_value(json_object_get(message, "ca"));
+    struct sandbox_sender sender = {.readable = readable, .port = port, .program = program, .heap_bytes = OWN_BYTES};
     int used = 0;
     for (int i = 0; i < count; i++) {
+        struct stat about;
         snprintf(path[i], sizeof path[i], "/proc/self/fd/%d", fds[i]);
         readable[used++] = path[i];
+        if (fstat(fds[i], &about) == 0)
+            sender.heap_bytes += 4 * (uint64_t)about.st_size;
     }
     if (ca && *ca)
         readable[used++] = ca;
-    return sandbox_enter_sender(readable, port, &landlock);
+    sender.cpu_seconds = (double)json_integer_value(json_object_get(message, "timeout")) + SPARE_SECONDS;
+    return sandbox_enter_sender(&sender);
 }
 
 static struct send_result failed(enum send_outcome outcome, const char *answer)
@@ -54,7 +61,7 @@ static struct send_result deliver(const json_t *message, const int *fds, int cou
         return failed(SEND_REFUSED, "The destination's address has no host and port.");
     if (count > SEND_FILES || (count == 0 && (dicom || stow)))
         return failed(SEND_REFUSED, "There are no files to send, or too many.");
-    if (shut_in(json_string_value(json_object_get(message, "ca")), fds, count, port))
+    if (shut_in(message, fds, count, port, dicom ? SEND_STORESCU : NULL))
         return failed(SEND_AGAIN, err_last()->text);
     if (send_instances_read(instances, fds, count))
         return failed(SEND_REFUSED, "A file of the job is not a DICOM file.");

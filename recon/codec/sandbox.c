@@ -1,6 +1,6 @@
 #include "recon/codec/sandbox.h"
 
-#include "recon/codec/landlock.h"
+#include "recon/codec/sandbox_parts.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -10,12 +10,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* `most`: the hard limit, to which the process itself may raise `value`. */
-static int limit_set(__rlimit_resource_t resource, uint64_t value, uint64_t most)
+int sandbox_limit_set(__rlimit_resource_t resource, uint64_t value, uint64_t most)
 {
     struct rlimit now, limit = {.rlim_cur = value, .rlim_max = most};
     if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY) {
@@ -29,15 +27,15 @@ int sandbox_limit(const struct sandbox_limits *limits)
 {
     enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
     uint64_t seconds = (uint64_t)limits->cpu_seconds + 1, heap = limits->heap_bytes + OWN_BYTES;
-    int rc = limit_set(RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
+    int rc = sandbox_limit_set(RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
     /* The soft limit sends SIGXCPU, which names the cause; the hard limit SIGKILL, which may have others. */
     if (rc == 0)
-        rc = limit_set(RLIMIT_CPU, seconds, seconds + 1);
+        rc = sandbox_limit_set(RLIMIT_CPU, seconds, seconds + 1);
     /* The address sanitizer maps terabytes of shadow memory. */
     if (rc == 0 && !SANDBOX_SANITIZED)
-        rc = limit_set(RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
+        rc = sandbox_limit_set(RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
     if (rc == 0 && !SANDBOX_SANITIZED)
-        rc = limit_set(RLIMIT_DATA, heap, heap);
+        rc = sandbox_limit_set(RLIMIT_DATA, heap, heap);
     return rc;
 }
 
@@ -124,9 +122,8 @@ static int seccomp_enter(int socket, int output)
     return rc == 0 ? 0 : sandbox_failed("seccomp_load");
 }
 
-/* Root could raise its limits again by its capabilities. A process without any skips capset(), which a service's unit
- * may forbid. */
-static int capabilities_drop(void)
+/* A process without any skips capset(), which a service's unit may forbid. */
+int sandbox_capabilities_drop(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
@@ -138,11 +135,11 @@ static int capabilities_drop(void)
 
 int sandbox_enter(int socket, int output)
 {
-    int rc = limit_set(RLIMIT_CORE, 0, 0);
+    int rc = sandbox_limit_set(RLIMIT_CORE, 0, 0);
     if (rc == 0)
-        rc = limit_set(RLIMIT_NPROC, 0, 0);
+        rc = sandbox_limit_set(RLIMIT_NPROC, 0, 0);
     if (rc == 0)
-        rc = capabilities_drop();
+        rc = sandbox_capabilities_drop();
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         rc = sandbox_failed("no_new_privs");
     if (rc == 0)

@@ -52,9 +52,21 @@ int sandbox_enter(int socket, int output);
  * filter already in force refuses the calls that this needs, or kills the caller: the sentence names the calls. */
 int sandbox_enter_worker(const char *const *readable, bool *landlock);
 
-/* The same for a process that sends files to another host: internet sockets are allowed, TCP connections (if the
- * kernel's landlock restricts TCP) only to `port` (not 0) and, for name resolution, to DNS. Readable are programs,
- * libraries, the files of name resolution, trusted certificates, and the list `readable`. */
-int sandbox_enter_sender(const char *const *readable, int port, bool *landlock);
+/* What a sender needs: it sends files to another host. */
+struct sandbox_sender {
+    const char *const *readable; /* files and folders to read; NULL-terminated; missing ones are ignored */
+    int port;                    /* of the other host */
+    const char *program;         /* the only program that it may start; NULL: none */
+    uint64_t heap_bytes;         /* private memory, of each process */
+    double cpu_seconds;          /* of each process */
+};
+
+/* A sandbox for a sender and the program it starts. No core file, no capabilities, no new privileges, limits of memory,
+ * CPU time and descriptors. By seccomp, a list of the calls that a client of TLS or DICOM needs (ENOSYS for the rest):
+ * sockets are UDP (name resolution) and TCP ones that connect and do not listen; without `program` no process can be
+ * started, only threads. By landlock: TCP connections only to `port` and to DNS (Linux 6.7); libraries, the files of
+ * name resolution, trusted certificates and DCMTK's dictionaries can be read, and the list `readable`; no file can be
+ * written. The process must be single-threaded. Fails as sandbox_enter_worker(). */
+int sandbox_enter_sender(const struct sandbox_sender *sender);
 
 #endif

@@ -293,7 +293,9 @@ void service_stop(struct service *service, struct servers *servers)
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
+    uploads_free(service->uploads); /* its thread turns complete uploads into jobs */
     idempotency_keys_free(service->keys);
+    /* Every thread that changes jobs has ended: the store tells the feed and the outbox of nothing more. */
     struct store *store = service->core.store;
     if (store)
         store_listen(store, (struct store_listener){.told = NULL});
@@ -301,7 +303,6 @@ void service_stop(struct service *service, struct servers *servers)
     waiters_free(service->core.waiters);
     live_free(service->core.live);
     metrics_free(service->core.metrics);
-    uploads_free(service->uploads);
     outbox_free(service->outbox);
     store_free(store);
     destinations_free(service->destinations);

@@ -425,8 +425,8 @@ int options_reload(struct options *options, struct options *asked, int argc, cha
         const void *new = (const char *)&fresh + option->offset;
         if (option->type == OPTION_IS_TEXT ? strcmp(old, new) == 0 : *(const int64_t *)old == *(const int64_t *)new)
             continue;
-        if (option->live) /* never a text: other threads read it concurrently */
-            __atomic_store_n((int64_t *)((char *)options + option->offset), *(const int64_t *)new, __ATOMIC_RELAXED);
+        if (option->live) /* never a text */
+            *(_Atomic int64_t *)(void *)((char *)options + option->offset) = *(const int64_t *)new;
         else if (used < size)
             used += (size_t)snprintf(restart + used, size - used, "%s%s", used ? ", " : "", option->key);
     }

@@ -21,14 +21,15 @@ struct options {
         devices[OPTION_TEXT], tokens[OPTION_TEXT], tls_certificate[OPTION_TEXT], tls_key[OPTION_TEXT],
         host_names[OPTION_TEXT], web_dir[OPTION_TEXT], mrd_listen[OPTION_TEXT], mrd_clients[OPTION_TEXT],
         mrd_configs[OPTION_TEXT], destinations[OPTION_TEXT], sender[OPTION_TEXT];
-    int64_t threads, http_threads, connections, address_connections, queue_limit, client_jobs, mrd_sessions, keep_scans,
-        job_names, log_level, log_format;
-    int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,
-        work_reserve; /* bytes */
+    int64_t threads, http_threads, connections, address_connections, mrd_sessions, log_format;
+    int64_t upload_rate, body_limit, spool_limit, spool_reserve;                                        /* bytes */
+    int64_t header_timeout, idle_timeout, start_timeout, convert_timeout, upload_lifetime, decode_time; /* seconds */
+    /* Live options: options_reload() changes them while other threads read them. */
+    _Atomic int64_t queue_limit, client_jobs, keep_scans, job_names, log_level;
+    _Atomic int64_t client_bytes, keep_bytes, result_limit, work_reserve; /* bytes */
     /* keep_bytes below 0: per cent of the disk */
-    int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
-        worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime, mrd_idle_timeout,
-        decode_time; /* seconds */
+    _Atomic int64_t keep_jobs, priority_ageing, wait_limit, job_time_limit, cancel_grace, worker_timeout,
+        progress_timeout, drain_time, mrd_idle_timeout; /* seconds */
 };
 
 /* What to do, from the command line. */

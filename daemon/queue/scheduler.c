@@ -16,6 +16,8 @@
 
 #define TICK_SECONDS 1.0 /* the longest sleep */
 
+enum { MESSAGES_MOST = 64 }; /* of a worker in one turn */
+
 /* ---- workers ---- */
 
 static void start(struct scheduler *scheduler, struct worker_slot *slot)
@@ -54,10 +56,12 @@ static bool message_take(struct scheduler *scheduler, struct worker_slot *slot, 
     return stays;
 }
 
-/* Handle all pending messages, then check whether the process still runs. */
+/* Handle pending messages, and check whether the process still runs. Not all of them at once: other workers, deadlines
+ * and cancellations have their turn after each job, however soon the next one ends. */
 static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 {
-    while (slot->worker.state != WORKER_DOWN) {
+    bool ended = false;
+    for (int i = 0; i < MESSAGES_MOST && !ended && slot->worker.state != WORKER_DOWN; i++) {
         struct pollfd fds[] = {{.fd = slot->worker.socket, .events = POLLIN},
                                {.fd = slot->worker.pidfd, .events = POLLIN}};
         if (poll(fds, 2, 0) <= 0)
@@ -71,7 +75,8 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
             slot_end(scheduler, slot, reason);
         /* Hand out the next job and its prefetch first: the worker computes while the disk stores the end of this
          * job. */
-        if (slot_move_on(scheduler, slot)) {
+        ended = slot_move_on(scheduler, slot);
+        if (ended) {
             assign(scheduler);
             prefetch_next(scheduler);
         }

@@ -49,7 +49,7 @@ void uploads_free(struct uploads *uploads);
  * committed become jobs, and the others are counted in the spool. Then a thread starts that removes expired uploads,
  * and retries complete ones that could not become jobs. *queue_limit is read at each attempt. Fails with ERR_IO,
  * ERR_INTERNAL. */
-int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed);
+int uploads_recover(struct uploads *uploads, struct store *store, const _Atomic int64_t *queue_limit, int *resumed);
 
 /* Begin an upload of job->bytes that becomes this job; fsynced on return. A client's unfinished uploads count with its
  * waiting jobs. Space for all bytes is reserved until the upload has been idle for a minute (or half of its lifetime,

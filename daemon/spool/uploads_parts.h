@@ -27,7 +27,7 @@ struct open_upload {
 struct uploads {
     struct spool *spool;
     struct store *store; /* these two are set by uploads_recover() */
-    const int64_t *queue_limit;
+    const _Atomic int64_t *queue_limit;
     const struct log *log;
     int folder;
     int64_t lifetime;

@@ -141,7 +141,7 @@ static void recover(void *context, const char *id)
     upload_clear(&upload);
 }
 
-int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed)
+int uploads_recover(struct uploads *uploads, struct store *store, const _Atomic int64_t *queue_limit, int *resumed)
 {
     uploads->store = store;
     uploads->queue_limit = queue_limit;

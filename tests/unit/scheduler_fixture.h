@@ -44,7 +44,7 @@ static inline void path_find(char path[160], int scan, const char *name)
     strcat(strcat(path, "/"), name);
 }
 
-/* Write "job ID", "prepare ID" or "forget ID" into a file beside the spool's folder, once that is known. */
+/* Write "job ID", "prepare ID", "forget ID" or "done ID" into a file beside the spool's folder, once that is known. */
 static inline void note(const json_t *message, int scan)
 {
     static int file = -1;
@@ -121,7 +121,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
         for (;;)
             pause();
     if (strcmp(what, "wait") == 0 || strcmp(what, "wait, allergic") == 0) {
-        wait_for_cancel(id, strcmp(what, "wait") != 0);
+        wait_for_cancel(id, strcmp(what, "wait, allergic") == 0);
         return;
     }
     if (strcmp(what, "fail") == 0) {
@@ -161,6 +161,11 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
         say(json_pack("{s:s, s:s, s:s}", "type", "done", "id", id, "report", "all is well"));
     say(json_pack("{s:s, s:s, s:{s:i, s:{s:f}}}", "type", "done", "id", id, "report", "samples", 5, "stages", "fft",
                   0.5));
+    if (strcmp(what, "noted") == 0) {
+        json_t *done = json_pack("{s:s, s:s}", "type", "done", "id", id);
+        note(done, -1);
+        json_decref(done);
+    }
     if (strcmp(what, "last words") == 0) {
         shutdown(WIRE_FD, SHUT_RD); /* it reads no more messages from now on */
         for (;;)

@@ -99,6 +99,76 @@ static void cancel_stops_a_job_and_kills_what_does_not_stop(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
+/* Jobs without end: as each one's end is logged, in the scheduler's thread, the next one has ended already. */
+static struct storm {
+    struct fixture *f;
+    char canceled[JOB_ID]; /* the storm lasts until this job, of the other worker, is */
+    int jobs;
+    _Atomic bool over;
+} storm;
+
+static int lines_count(const struct fixture *f, const char *start)
+{
+    char path[80], line[80];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/notes", f->folder);
+    FILE *notes = fopen(path, "re");
+    while (notes && fgets(line, sizeof line, notes))
+        count += strncmp(line, start, strlen(start)) == 0;
+    if (notes)
+        fclose(notes);
+    return count;
+}
+
+static bool storm_goes_on(int syslog, const struct log_about *about, const char *message)
+{
+    struct job job = {.state = JOB_QUEUED};
+    char id[JOB_ID];
+    enum job_state before, now;
+    (void)syslog;
+    (void)about;
+    if (!strstr(message, "succeeded") || store_get(storm.f->store, storm.canceled, &job) != 0)
+        return true;
+    if (job.state == JOB_RUNNING)
+        store_cancel(storm.f->store, storm.canceled, &before, &now);
+    if (!job_state_is_final(job.state) && !storm.over) {
+        while (lines_count(storm.f, "done ") < storm.jobs)
+            moment();
+        submit(storm.f, "noted", id);
+        storm.jobs++;
+    }
+    job_clear(&job);
+    return true;
+}
+
+static void jobs_in_quick_succession_hold_up_no_cancellation(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t reserve = f->options.work_reserve;
+    char id[JOB_ID];
+    f->options.work_reserve = INT64_MAX; /* no job begins until all are queued */
+    f->log.send = storm_goes_on;
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    storm = (struct storm){.f = f, .jobs = 2};
+    submit(f, "wait", storm.canceled);
+    submit(f, "noted", id);
+    submit(f, "noted", id);
+    f->log.most = LOG_LEVEL_INFO;
+    f->options.work_reserve = reserve;
+    scheduler_wake(f->scheduler);
+    double end = clock_seconds() + HANGS_SECONDS;
+    struct job job = {.state = JOB_QUEUED};
+    while (job.state != JOB_CANCELED && clock_seconds() < end) {
+        moment();
+        job_clear(&job);
+        assert_int_equal(store_get(f->store, storm.canceled, &job), 0);
+    }
+    storm.over = true;
+    assert_int_equal(job.state, JOB_CANCELED);
+    job_clear(&job);
+}
+
 static void a_job_over_its_time_is_stopped(void **state)
 {
     struct fixture *f = *state;
@@ -177,6 +247,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(success_without_an_image_is_a_failure),
         WITH_SCHEDULER(results_beyond_the_limit_are_a_fault_of_the_worker),
         WITH_SCHEDULER(cancel_stops_a_job_and_kills_what_does_not_stop),
+        WITH_SCHEDULER(jobs_in_quick_succession_hold_up_no_cancellation),
         WITH_SCHEDULER(a_job_over_its_time_is_stopped),
         WITH_SCHEDULER(what_runs_at_the_stop_runs_again),
         WITH_SCHEDULER(progress_is_seen_while_a_job_runs),

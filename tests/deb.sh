@@ -58,6 +58,23 @@ ready() { # the status of /readyz, once it is 200, or after a minute
     done
     echo "$status"
 }
+# The web page: each file of the package is served, as it was installed, with the ETag of these bytes.
+page_served() {
+    local files file name etag said
+    files=$(in_root dpkg-query --listfiles mrirecond | grep '^/usr/share/mrirecond/web/.*\.[a-z]*$' | grep -v '\.\(br\|gz\)$')
+    [ -n "$files" ] || { echo "the package has no file of the page"; return 1; }
+    for file in $files; do
+        name=${file##*/}
+        booted curl -sS --fail -D /root/page.head -o /root/page.file "http://127.0.0.1:8080/ui/$name" || return 1
+        cmp -s "$root/root/page.file" "$root$file" || { echo "$name differs from $file"; return 1; }
+        etag=$(tr -d '\r' <"$root/root/page.head" | sed -n 's/^ETag: "\(.*\)"$/\1/Ip')
+        [ "$etag" = "$(sha256sum <"$root$file" | cut -c1-32)" ] || { echo "the ETag of $name is $etag"; return 1; }
+        said=$(booted curl -s -o /dev/null -w '%{http_code}' -H "If-None-Match: \"$etag\"" "http://127.0.0.1:8080/ui/$name")
+        [ "$said" = 304 ] || { echo "$name was answered $said for its own ETag"; return 1; }
+    done
+    booted curl -sSL --fail -o /root/page.file http://127.0.0.1:8080/ui && cmp -s "$root/root/page.file" "$root/usr/share/mrirecond/web/index.html" ||
+        { echo "/ui does not lead to index.html"; return 1; }
+}
 property() { booted systemctl show --value -p "$1" mrirecond.service; }
 is_png() { [ "$(booted head -c 4 "$1" 2>/dev/null | tail -c 3)" = PNG ]; }
 
@@ -112,6 +129,12 @@ booted curl -sS --fail --data-binary @/root/scan.h5 -H 'Prefer: wait=60' -H 'Acc
 verdict $? "curl gets an image of a simulated scan through it"
 booted mrirecon submit /root/scan.h5 --out /root/again.png >>"$root/root/client.log" 2>&1 && is_png /root/again.png
 verdict $? "and the client does"
+if [ -e "$build/share/mrirecond/web/index.html" ]; then
+    told=$(page_served 2>&1)
+    verdict $? "the web page is served, each file as the package has it and with its ETag${told:+: $told}"
+else
+    verdict 0 "the web page is served # SKIP it is not built (make web, by npm)"
+fi
 
 booted systemctl reload mrirecond.service 2>>"$root/root/client.log" && [ "$(ready)" = 200 ]
 verdict $? "it is reloaded"

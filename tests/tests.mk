@@ -104,8 +104,10 @@ $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
 ## make check-deb       test the Debian package in a container: install, boot, upgrade, purge (as root)
-check-deb: deb
-	@scripts/deps debootstrap lintian systemd-container
+check-deb:
+	@scripts/deps debootstrap lintian systemd-container $(if $(shell command -v npm),,npm)
+	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
+	@$(MAKE) --no-print-directory deb
 	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
 ## make fuzz            build the fuzzers, build/fuzz/fuzz_*, for tests/fuzz/test_fuzz.sh and tests/fuzz/hour
 fuzz:

@@ -32,10 +32,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from day_clients import Archive, Book, Page, Sender  # noqa: E402
 from harness import FINAL, REPORTS, TROUBLE, Daemon, free_port, sanitized, wait_until  # noqa: E402
 
-# Of resident memory, a factor and bytes. What a sanitizer keeps of freed memory grows for longer.
+# Of resident memory, a factor and bytes. A sanitizer keeps freed memory (its quarantine), here for a few MB only.
 GROWTH, SPARE = 1.1, 4 << 20
 SANITIZED_GROWTH, SANITIZED_SPARE = 1.25, 64 << 20
 NOON = 15  # the hour that divides the day for the comparison of memory
+QUARANTINE = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
 FEW = 4  # descriptors, and threads, that may come and go
 SUCCEEDED = re.compile(r"job=(\w+) succeeded in")
 
@@ -237,7 +238,7 @@ def run_with(book, archive, port, folder, seconds, keep, asked):
     with Daemon(devices="cpu", threads=1) as quiet:
         book.alone(quiet)
     with Daemon(devices=",".join(["cpu"] * asked["workers"]), destinations=written(folder, "destinations", line),
-                keep_jobs=keep, **options) as daemon:
+                keep_jobs=keep, environment=QUARANTINE, **options) as daemon:
         archive.daemon = daemon
         wait_until(lambda: daemon.metrics()["mrirecond_workers_ready"] == asked["workers"], "all workers")
         workers = daemon.children("mrirecon-worker")

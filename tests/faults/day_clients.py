@@ -49,10 +49,10 @@ PROTOCOLS = {
 
 
 class Order:
-    """A scan of a patient as one sender sends it, and how its job has to end."""
+    """A scan of a patient as one sender sends it (a file, a stream, a part of a stream), and how its job has to end."""
 
-    def __init__(self, name, protocol, variant, ends=("succeeded",)):
-        self.name, self.protocol, self.variant, self.ends = name, protocol, variant, ends
+    def __init__(self, name, protocol, variant, ends=("succeeded",), route="file"):
+        self.name, self.protocol, self.variant, self.ends, self.route = name, protocol, variant, ends, route
 
 
 class Book:
@@ -74,7 +74,9 @@ class Book:
     def alone(self, daemon):
         """Reconstruct each scan with nothing beside it, as a file and as a stream."""
         for (protocol, variant), body in self.bodies.items():
-            for route, content in (("file", body), ("stream", b"".join(self.messages[protocol, variant]))):
+            messages = self.messages[protocol, variant]
+            routes = {"file": body, "stream": b"".join(messages), "part": b"".join(arrived(messages))}
+            for route, content in routes.items():
                 job = daemon.run(content, PROTOCOLS[protocol][1])
                 assert job["state"] == "succeeded", job["error"]
                 self.images[protocol, variant, route] = image(daemon, job["id"])
@@ -92,6 +94,11 @@ class Book:
     def order_of(self, identity, name):
         with self.lock:
             return self.accepted.get(identity) or self.streamed.get(name)
+
+
+def arrived(messages):
+    """What arrives of a stream that breaks off."""
+    return messages[:3 * len(messages) // 4]
 
 
 def image(daemon, identity):
@@ -146,8 +153,8 @@ class Archive:
         # The webhook may come before the sender has read its answer.
         order = wait_until(lambda: book.order_of(identity, job["name"]), f"the order of job {identity}")
         if job["state"] == "succeeded":
-            route = "stream" if job["name"] in book.streamed else "file"
-            if not np.array_equal(image(self.daemon, identity), book.images[order.protocol, order.variant, route]):
+            truth = book.images[order.protocol, order.variant, order.route]
+            if not np.array_equal(image(self.daemon, identity), truth):
                 book.count("images", f"{identity}: the image is not that of {order.name} alone")
             book.count("images compared")
         elif job["state"] == "failed":
@@ -162,10 +169,10 @@ class Sender:
         self.source, self.mrd_port = source, mrd_port
         self.chance, self.number = random.Random(client), 0
 
-    def order(self, ends=("succeeded",)):
+    def order(self, ends=("succeeded",), route="file"):
         self.number += 1
         return Order(f"{self.client}-{self.number}", self.chance.choice(list(PROTOCOLS)),
-                     self.chance.randrange(VARIANTS), ends)
+                     self.chance.randrange(VARIANTS), ends, route)
 
     def query(self, order, **more):
         more = "".join(f"&{name}={value}" for name, value in more.items())
@@ -231,19 +238,20 @@ class Sender:
 
     def stream(self, pause, breaks=False):
         """An MRD stream, sent as it is measured; it may break off."""
-        order = self.order(("failed",) if breaks else ("succeeded",))
+        order = self.order(("failed",), "part") if breaks else self.order(route="stream")
         messages = self.book.messages[order.protocol, order.variant]
         with self.book.lock:
             self.book.streamed[order.name] = order
         with socket.create_connection(("127.0.0.1", self.mrd_port), SLOW, (self.source, 0)) as connection:
             session = mrd.Session(connection=connection)
-            parts = [mrd.text(mrd.CONFIG_TEXT, self.query(order)), *messages]
+            session.send(mrd.text(mrd.CONFIG_TEXT, self.query(order)))
+            sent = arrived(messages) if breaks else messages
             for part in range(4):
-                session.send(*parts[part * len(parts) // 4:(part + 1) * len(parts) // 4])
+                session.send(*sent[part * len(sent) // 4:(part + 1) * len(sent) // 4])
                 time.sleep(pause / 4)
-                if breaks and part == 2:
-                    self.book.count("MRD streams broken off")
-                    return
+            if breaks:
+                self.book.count("MRD streams broken off")
+                return
             images = np.stack([pixels for _, pixels in session.images()])
         if not np.array_equal(images, self.book.images[order.protocol, order.variant, "stream"]):
             self.book.count("images", f"the images sent for {order.name} are not those of the scan alone")
@@ -275,8 +283,13 @@ class Page:
             self.book.count("pictures" if answer.status == 200 else "pictures of jobs that were removed")
 
     def again(self, identity):
-        """Run a failed job again, once: it fails again."""
-        order = Order(f"again-{identity}", None, 0, ("failed",))
+        """Run a failed job again, once: what is no scan fails again, and of a broken stream there is what arrived."""
+        job = self.daemon.get(f"/v1/jobs/{identity}")
+        if job.status == 404:
+            return
+        old = wait_until(lambda: self.book.order_of(identity, job.json()["name"]), f"the order of job {identity}")
+        ends = ("succeeded",) if old.route == "part" else ("failed",)
+        order = Order(f"again-{identity}", old.protocol, old.variant, ends, old.route)
         answer = self.daemon.request("POST", f"/v1/jobs/{identity}/resubmit?name={order.name}")
         if answer.status == 202:
             self.book.accept(answer.json()["id"], order)

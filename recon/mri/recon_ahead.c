@@ -1,4 +1,5 @@
 #include "recon/mri/recon_ahead.h"
+#include "recon/mri/recon_iterative.h"
 #include "recon/mri/recon_made.h"
 #include "recon/mri/recon_parts.h"
 
@@ -18,6 +19,7 @@ struct recon_ahead {
     uint64_t looked;   /* readouts that were looked at */
     uint64_t boundary; /* readouts up to the newest repetition */
     uint64_t used;     /* readouts of the newest job on a beginning */
+    uint64_t windows;  /* images of a series in complete windows, of the same */
     int repetition;    /* the newest; -1: none */
     int64_t pictures;  /* image readouts so far */
     bool disorder;     /* repetitions come in no order: nothing is complete before the end */
@@ -57,11 +59,16 @@ static int64_t value_of(const struct job_request *request, enum recon_param para
     return request->values->value[param].integer;
 }
 
-/* Images are computed ahead where each depends on its own readouts alone. */
+static bool of_series(const struct job_request *request)
+{
+    return value_of(request, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
+}
+
+/* Images are computed ahead where each depends on its own readouts alone, or on those of its window. */
 static bool is_served(const struct job_request *request)
 {
-    return value_of(request, RECON_METHOD) == RECON_METHOD_ADJOINT &&
-           value_of(request, RECON_RESULTS_WANTED) == 1 << RECON_RESULT_IMAGE;
+    return value_of(request, RECON_RESULTS_WANTED) == 1 << RECON_RESULT_IMAGE &&
+           (!of_series(request) || value_of(request, RECON_WINDOW_FRAMES) > 0);
 }
 
 /* Follow the repetitions of what has come. */
@@ -98,6 +105,14 @@ static bool is_whole(const struct recon_ahead *ahead, const struct job_request *
     return whole;
 }
 
+/* The images of complete windows, where a series has the images of the first readouts. */
+static uint64_t windows_count(const struct recon_ahead *ahead, const struct job_request *request)
+{
+    const int64_t each = value_of(request, RECON_FRAME_READOUTS);
+    const int64_t images = each > 0 ? ahead->pictures / each : ahead->repetition;
+    return images > 0 ? series_complete((size_t)images, (size_t)value_of(request, RECON_WINDOW_FRAMES)) : 0;
+}
+
 /* How many of the first readouts make images that more readouts will not change. */
 static uint64_t complete_count(const struct recon_ahead *ahead, const struct job_request *request, uint64_t readouts,
                                bool closed)
@@ -105,7 +120,8 @@ static uint64_t complete_count(const struct recon_ahead *ahead, const struct job
     const int64_t each = value_of(request, RECON_FRAME_READOUTS);
     if (closed)
         return readouts;
-    if (value_of(request, RECON_FRAMES) > 0 || request->values->value[RECON_FRAME_WINDOW].real > 1)
+    if (value_of(request, RECON_FRAMES) > 0 || request->values->value[RECON_FRAME_WINDOW].real > 1 ||
+        (of_series(request) && windows_count(ahead, request) == ahead->windows))
         return 0;
     if (each > 0)
         return ahead->pictures / each > 0 && readouts >= ahead->used + (uint64_t)each ? readouts : 0;
@@ -119,7 +135,7 @@ static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
                    const struct job_listener *listener, uint64_t readouts)
 {
     const bool divided = value_of(request, RECON_FRAMES) > 0 || value_of(request, RECON_FRAME_READOUTS) > 0;
-    if (ahead->begun.feed.off || divided || ahead->boundary || ahead->disorder ||
+    if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || divided || ahead->boundary || ahead->disorder ||
         value_of(request, RECON_COILS) != RECON_COILS_RSS ||
         (size_t)ahead->pictures < recon_feed_due(request->cache, &ahead->begun.feed))
         return 0;
@@ -128,6 +144,12 @@ static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     if (rc != 0 && rc != ERR_CANCELED)
         recon_feed_free(&ahead->begun.feed);
     return rc == ERR_DEVICE || rc == ERR_CANCELED ? rc : 0;
+}
+
+/* Virtual coils follow from all readouts: while more come, no image of them is final. */
+static bool coils_compressed(const struct job_request *request, const struct scan *scan, uint64_t readouts)
+{
+    return recon_compresses(request->values, scan->readouts[readouts - 1].coils);
 }
 
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,
@@ -144,15 +166,19 @@ int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request,
         return rc;
     struct scan scan = scan_live_part(ahead->live, readouts);
     repetitions_look(ahead, &scan, readouts);
+    *over = coils_compressed(request, &scan, readouts);
+    if (*over)
+        return 0;
     const uint64_t complete = complete_count(ahead, request, readouts, closed);
     if (complete > ahead->used || (closed && !ahead->begun.made)) {
         struct recon_made *made = NULL;
         scan = scan_live_part(ahead->live, complete);
-        rc = recon_run_part(&made, dev, request, listener, &scan, ahead->begun.made, &ahead->begun.feed);
+        rc = recon_run_part(&made, dev, request, listener, &scan, !closed, ahead->begun.made, &ahead->begun.feed);
         if (rc == 0) {
             recon_made_free(ahead->begun.made);
             ahead->begun.made = made;
             ahead->used = complete;
+            ahead->windows = windows_count(ahead, request);
         }
     } else if (!closed) {
         rc = feed_go(ahead, dev, request, listener, readouts);

@@ -209,13 +209,19 @@ static int compress(struct compression *c)
     return rc;
 }
 
+bool recon_compresses(const struct param_values *values, int coils)
+{
+    const int64_t asked = values->value[RECON_VIRTUAL_COILS].integer, combined = values->value[RECON_COILS].integer;
+    const bool iterates = values->value[RECON_METHOD].integer != RECON_METHOD_ADJOINT;
+    const bool maps = iterates || combined == RECON_COILS_ADAPTIVE || combined == RECON_COILS_SENSE;
+    const bool given = values->value[RECON_RESULTS_WANTED].integer >> RECON_RESULT_MAPS & 1;
+    return asked == RECON_VIRTUAL_COILS_AUTO ? maps && !given && coils > COILS_FEW : asked != RECON_VIRTUAL_COILS_NONE;
+}
+
 int recon_compress(struct recon_job *job)
 {
-    const int64_t asked = recon_choice(job, RECON_VIRTUAL_COILS);
     struct compression c = {.job = job, .n = job->frames->frame[0].coils};
-    if (asked == RECON_VIRTUAL_COILS_NONE ||
-        (asked == RECON_VIRTUAL_COILS_AUTO &&
-         ((!recon_maps(job) && !recon_iterates(job)) || recon_wants(job, RECON_RESULT_MAPS) || c.n <= COILS_FEW)))
+    if (!recon_compresses(job->request->values, c.n))
         return 0;
     for (size_t f = 1; f < job->frames->count; f++)
         if (job->frames->frame[f].coils != c.n) {

@@ -8,6 +8,15 @@
 #include "recon/mri/recon_parts.h"
 #include "recon/mri/stack.h"
 
+/* What iterative methods report of all images. */
+struct solve_tally {
+    int64_t iterations;
+    double residual;                 /* the largest */
+    size_t ended[4];                 /* images, by enum solve_end */
+    double largest, lambda, support; /* of the last image: eigenvalue, parameter, share of the pixels with maps */
+    int parts;                       /* of the device that computed it */
+};
+
 struct gridder {
     struct recon_job *job;
     size_t most_samples, most_count;
@@ -33,8 +42,9 @@ struct gridder {
     struct c32 *maps, *combined;    /* device: [most_coils][pixels], [pixels]; NULL: none are asked for */
     struct c32 *coil;               /* host: [pixels]; NULL where squares are summed */
     int plans;
-    struct nufft_times times;  /* of all adjoints */
-    double overflowed;         /* samples, of all images */
+    struct nufft_times times; /* of all adjoints */
+    double overflowed;        /* samples, of all images */
+    struct solve_tally tally;
     int64_t coils_done, coils; /* progress: of all images */
 };
 
@@ -66,6 +76,9 @@ int gridder_upload(struct gridder *g, const struct frame *frame, int first, int 
 /* The images [count][pixels] of the coils in `data`: the plan's adjoint, with conjugate phase if there is a field map.
  * Fails as nufft_adjoint(). */
 int gridder_images(struct gridder *g, const struct frame *frame, int count, const struct c32 *data, struct c32 *images);
+
+/* Show the images from the series' beginning on that are complete. */
+void gridder_show(struct gridder *g);
 
 /* Image `f` by method=adjoint, into the series. */
 int adjoint_frame(struct gridder *g, size_t f);

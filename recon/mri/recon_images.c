@@ -315,9 +315,9 @@ static int message_write(const void *images, size_t image, int fd)
     return image_write_message(images, image, fd);
 }
 
-/* Show the images from the series' beginning on that are complete. */
-static void images_show(struct recon_job *job)
+void gridder_show(struct gridder *g)
 {
+    struct recon_job *job = g->job;
     const struct job_show *show = job->request->show;
     const size_t before = job->shown;
     while (job->shown < job->frames->count && job->made[job->shown])
@@ -334,7 +334,7 @@ static int images_run(struct gridder *g, const size_t *order)
     for (size_t f = 0; f < job->frames->count; f++)
         g->coils += job->frames->frame[f].coils;
     recon_made_take(g);
-    images_show(job);
+    gridder_show(g);
     for (size_t f = 0; f < job->frames->count && rc == 0 && recon_series(job); f++)
         rc = series_leads(job, f) ? series_frames(it, f) : 0;
     for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++) {
@@ -343,9 +343,9 @@ static int images_run(struct gridder *g, const size_t *order)
         rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
         job->made[order[i]] = rc == 0;
         if (rc == 0)
-            images_show(job);
+            gridder_show(g);
     }
-    if (rc == 0 && it)
+    if (rc == 0 && it && !job->keep) /* images of a beginning are the whole job's to report */
         iterative_report(it);
     iterative_free(it);
     return rc;

@@ -74,6 +74,7 @@ int iterative_create(struct iterative **out, struct gridder *g)
         return err_no_memory("an iterative method");
     const size_t image = g->pixels * sizeof(struct c32), coils = (size_t)g->most_coils * image;
     *it = (struct iterative){.g = g, .job = job, .method = method_of(job), .batch = batch_of(g), .images_solved = 1};
+    it->images_kept = 1;
     it->ask = (struct prox_ask){iterative_ask, it};
     int rc = dev_alloc(job->dev, coils, (void **)&it->images);
     if (rc == 0)
@@ -184,7 +185,7 @@ int iterative_maps(struct iterative *it, int coils, const struct c32 *images, do
     params.context = it;
     int rc = recon_maps_given(it->job) ? recon_given_maps(it->job, coils, it->g->n, it->maps, &support)
                                        : maps_estimate(it->job->dev, &params, images, it->maps, &support);
-    it->support = support;
+    it->g->tally.support = support;
     recon_report_stage(it->job, "maps", clock_seconds() - start);
     return rc;
 }
@@ -324,13 +325,14 @@ int iterative_solve(struct iterative *it, const struct op *op)
     };
     const struct solve_listener listener = {it, tell_iteration};
     struct solve_result result = {0};
-    it->lambda = lambda >= 0 ? lambda : it->method->lambda;
+    it->g->tally.largest = it->largest;
+    it->g->tally.lambda = lambda >= 0 ? lambda : it->method->lambda;
     int rc = it->method->solve(it, op, &stop, &listener, &result);
     for (size_t i = 0; i < it->images_solved && rc == 0 && it->limit; i++)
         rc = normal_apply(it->limit, 1, it->x + i * it->g->pixels, it->x + i * it->g->pixels);
-    it->iterations += result.iterations;
-    it->residual = fmax(it->residual, result.residual);
-    it->ended[result.end] += it->images_solved;
+    it->g->tally.iterations += result.iterations;
+    it->g->tally.residual = fmax(it->g->tally.residual, result.residual);
+    it->g->tally.ended[result.end] += it->images_kept;
     return rc;
 }
 
@@ -347,7 +349,7 @@ static int solve(struct iterative *it, const struct frame *frame)
     const bool divide = divides(it, frame->coils);
     int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, it->planes, frame->coils, it->batch, it->maps,
                         divide);
-    it->parts = sense.parts;
+    it->g->tally.parts = sense.parts;
     sense.ask = iterative_ask;
     sense.context = it;
     struct iterative_op op = {.field = false};
@@ -441,31 +443,32 @@ void iterative_report(struct iterative *it)
     struct recon_job *job = it->job;
     const size_t images = job->frames->count;
     char text[64];
-    recon_report_number(job, "iterations", (double)it->iterations);
-    recon_report_number(job, "iterations_residual", it->residual);
-    recon_report_number(job, "largest_eigenvalue", it->largest);
-    snprintf(text, sizeof text, "%" PRId64, it->iterations);
+    recon_report_number(job, "iterations", (double)it->g->tally.iterations);
+    recon_report_number(job, "iterations_residual", it->g->tally.residual);
+    recon_report_number(job, "largest_eigenvalue", it->g->tally.largest);
+    snprintf(text, sizeof text, "%" PRId64, it->g->tally.iterations);
     recon_report_decide(job, "iterations", text,
                         "Of %zu image%s: %zu reached stop_tolerance, %zu the maximum of iterations, %zu stop_seconds; "
                         "%zu were all zeros.",
-                        images, images == 1 ? "" : "s", it->ended[SOLVE_TOLERANCE], it->ended[SOLVE_ITERATIONS],
-                        it->ended[SOLVE_SECONDS], it->ended[SOLVE_ZERO]);
+                        images, images == 1 ? "" : "s", it->g->tally.ended[SOLVE_TOLERANCE],
+                        it->g->tally.ended[SOLVE_ITERATIONS], it->g->tally.ended[SOLVE_SECONDS],
+                        it->g->tally.ended[SOLVE_ZERO]);
     if (dev_parts(job->dev) > 1) {
-        snprintf(text, sizeof text, "%d", it->parts);
+        snprintf(text, sizeof text, "%d", it->g->tally.parts);
         recon_report_decide(job, "devices", text,
-                            it->parts > 1
+                            it->g->tally.parts > 1
                                 ? "The devices share the coils of the normal operator."
                                 : "One device computed the normal operator: the other ones take part where an "
                                   "image of many coils is large, alone, and without a field map.");
     }
-    snprintf(text, sizeof text, "%g", it->lambda);
+    snprintf(text, sizeof text, "%g", it->g->tally.lambda);
     recon_report_decide(job, "lambda", text, "Relative to %s; %s.", it->method->lambda_of,
                         job->request->values->value[RECON_LAMBDA].real >= 0 ? "as given" : it->method->lambda_suits);
     if (recon_maps_given(job)) {
         recon_report_decide(job, "coils", "given",
                             "method=%s combines the coils by the scan's own maps (sensitivities); they cover "
                             "%.0f %% of the image, and it is 0 elsewhere.",
-                            job->request->values->value[RECON_METHOD].text, 100 * it->support);
+                            job->request->values->value[RECON_METHOD].text, 100 * it->g->tally.support);
         return;
     }
     const bool walsh = recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE;
@@ -474,7 +477,7 @@ void iterative_report(struct iterative *it)
         "method=%s combines the coils by maps, estimated by %s from the centre of k-space of the coils' "
         "own images%s; they cover %.0f %% of the image, and it is 0 elsewhere.",
         job->request->values->value[RECON_METHOD].text, walsh ? "Walsh's method" : "ESPIRiT",
-        it->method->series ? ", the mean of the series" : "", 100 * it->support);
-    if (it->support == 0 && it->ended[SOLVE_ZERO] < images)
+        it->method->series ? ", the mean of the series" : "", 100 * it->g->tally.support);
+    if (it->g->tally.support == 0 && it->g->tally.ended[SOLVE_ZERO] < images)
         recon_report_warn(job, "No coil maps could be estimated, and an image is 0. method=adjoint needs none.");
 }

@@ -32,7 +32,8 @@ struct iterative {
     struct recon_job *job;
     const struct method *method;
     int batch;                                /* coils that the normal operator takes at a time */
-    size_t images_solved;                     /* solved together: 1, or the images of a series */
+    size_t images_solved;                     /* solved together: 1, or the images of a series or of a window of it */
+    size_t images_kept;                       /* of them: those that no other window gives */
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
     const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
     const float *field;                       /* with a field map: the map that `largest` is of */
@@ -40,17 +41,11 @@ struct iterative {
     int planes;                               /* of an image, that `normal` is applied to: 1, or those of a stack */
     struct c32 *kernels;                      /* with a field map: of `normal`, a kernel for each segment; else NULL */
     double largest;                           /* eigenvalue L */
-    int parts;                                /* of the device that computed the last image */
     double base, span;                        /* progress of this image, or series */
     double maps_from, maps_until;             /* shares of it */
     double share;                             /* of it, and what else was told last */
     int64_t iteration, most;
     struct prox_ask ask; /* iterative_ask() */
-    double support;      /* of the last image's maps, as a share of its pixels */
-    double lambda;       /* of the last image: the parameter's value */
-    int64_t iterations;  /* of all images */
-    double residual;     /* the largest */
-    size_t ended[4];     /* images, by enum solve_end */
 };
 
 /* Report that `share` of this image or series is done. Fails with ERR_CANCELED. */

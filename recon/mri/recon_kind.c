@@ -109,6 +109,10 @@ static const struct param recon_params[] = {
     [RECON_FRAME_WINDOW] = {"frame_window", PARAM_REAL, .fallback = "1", .min = 1, .max = 1000,
                             .help = "The readouts of each image, as a multiple of those from one image to the next, "
                                     "centred on them: above 1, images share readouts (sliding window)."},
+    [RECON_WINDOW_FRAMES] = {"window_frames", PARAM_INT, .fallback = "all", .min = 4, .max = 65535, PARAM_WORDS("all"),
+                             .help = "Images of a series that temporal-tv and llr solve together: all; a number = "
+                                     "windows of so many, which overlap by a quarter, so that memory is bounded, and "
+                                     "images are complete while a stream still arrives."},
     [RECON_PREWHITEN] = {"prewhiten", PARAM_CHOICE, PARAM_WORDS("auto", "off"), .fallback = "auto",
                          .help = "Noise decorrelation between coils: auto = if the scan contains enough noise "
                                  "acquisitions; off."},
@@ -263,6 +267,12 @@ static int frames_check(const struct param_values *values)
         return err_set(ERR_BAD_PARAMETER,
                        "Parameter frame_window=%s needs frames or frame_readouts, which divide the series.",
                        values->value[RECON_FRAME_WINDOW].text);
+    if (values->value[RECON_WINDOW_FRAMES].integer > 0 &&
+        values->value[RECON_METHOD].integer < RECON_METHOD_TEMPORAL_TV)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter window_frames=%s is for methods that solve for the images of a series together: pass "
+                       "method=temporal-tv or llr, or leave it out.",
+                       values->value[RECON_WINDOW_FRAMES].text);
     if ((images || each) && values->value[RECON_AVERAGES].integer == RECON_AVERAGES_SEPARATE)
         return err_set(ERR_BAD_PARAMETER,
                        "Parameter averages=separate makes an image of each average; %s divides the series whatever its "

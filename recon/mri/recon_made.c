@@ -20,8 +20,9 @@ struct recon_made {
     struct image_series *images;
     struct c32 *mix;
     size_t mix_count;
-    bool *coil_lives;
+    bool *coil_lives, *made; /* [coils], [frames] */
     int coils, plans;
+    struct solve_tally tally;
     double overflowed, seconds;
     json_t *report; /* of the job; its decisions and warnings are those of the images only */
 };
@@ -35,6 +36,7 @@ void recon_made_free(struct recon_made *made)
     json_decref(made->report);
     free(made->mix);
     free(made->coil_lives);
+    free(made->made);
     free(made);
 }
 
@@ -106,7 +108,7 @@ void recon_made_take(struct gridder *g)
         return;
     const size_t values = job->images->channels * g->pixels * (job->images->complex_valued ? 2 : 1);
     for (size_t f = 0; f < job->frames->count && f < before->frames->count; f++) {
-        if (!frame_is_same(job->frames, before->frames, f))
+        if (!before->made[f] || !frame_is_same(job->frames, before->frames, f))
             continue;
         memcpy(job->images->data + f * values, before->images->data + f * values, values * sizeof(float));
         job->made[f] = true;
@@ -118,6 +120,7 @@ void recon_made_take(struct gridder *g)
     if (!taken)
         return;
     report_take(job, before->report);
+    g->tally = before->tally;
     g->plans = before->plans;
     g->overflowed = before->overflowed;
     recon_report_number(job, "images_ahead", (double)taken);
@@ -151,6 +154,7 @@ int recon_made_keep(struct gridder *g)
     key_fill(&made->key, g);
     made->mix_count = mix_count(job);
     made->coils = g->most_coils;
+    made->tally = g->tally;
     made->plans = g->plans;
     made->overflowed = g->overflowed;
     made->seconds = (job->before ? job->before->seconds : 0) + clock_seconds() - job->begun;
@@ -159,10 +163,12 @@ int recon_made_keep(struct gridder *g)
     made->images = job->images;
     made->mix = job->mix;
     made->coil_lives = job->coil_lives;
+    made->made = job->made;
     job->frames = NULL;
     job->images = NULL;
     job->mix = NULL;
     job->coil_lives = NULL;
+    job->made = NULL;
     *job->keep = made;
     return 0;
 }

@@ -25,7 +25,7 @@ static int signal_level(struct iterative *it, double *level)
 static int cg_sense(struct iterative *it, const struct op *op, const struct solve_stop *stop,
                     const struct solve_listener *listener, struct solve_result *result)
 {
-    return cg_solve(it->job->dev, op, it->lambda * it->largest, it->b, it->x, stop, listener, result);
+    return cg_solve(it->job->dev, op, it->g->tally.lambda * it->largest, it->b, it->x, stop, listener, result);
 }
 
 static int descend(struct iterative *it, const struct op *op, const struct prox *prox, const struct solve_stop *stop,
@@ -43,7 +43,7 @@ static int l1_wavelet(struct iterative *it, const struct op *op, const struct so
     int rc = signal_level(it, &level);
     if (rc != 0)
         return rc;
-    rc = prox_wavelet_open(&p, it->job->dev, n, it->lambda * level, 1);
+    rc = prox_wavelet_open(&p, it->job->dev, n, it->g->tally.lambda * level, 1);
     const struct prox prox = prox_wavelet(&p);
     if (rc == 0)
         rc = descend(it, op, &prox, stop, listener, result);
@@ -79,7 +79,7 @@ static int total_variation(struct iterative *it, unsigned axes, const struct op 
     int rc = signal_level(it, &level);
     if (rc != 0)
         return rc;
-    rc = prox_tv_open(&p, it->job->dev, n, axes, it->lambda * level);
+    rc = prox_tv_open(&p, it->job->dev, n, axes, it->g->tally.lambda * level);
     p.ask = it->ask;
     struct falling falling = {prox_tv(&p)};
     const struct prox prox = {&falling, falling_apply}, *used = axes == TIME_AXIS ? &prox : &falling.prox;
@@ -110,7 +110,7 @@ static int low_rank(struct iterative *it, const struct op *op, const struct solv
     int rc = signal_level(it, &level);
     if (rc != 0)
         return rc;
-    rc = prox_low_rank_open(&p, it->job->dev, n, it->lambda * level, 1);
+    rc = prox_low_rank_open(&p, it->job->dev, n, it->g->tally.lambda * level, 1);
     p.ask = it->ask;
     struct falling falling = {prox_low_rank(&p)};
     const struct prox prox = {&falling, falling_apply};

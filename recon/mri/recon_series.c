@@ -23,8 +23,9 @@ static const double done_images = 0.15, done_maps = 0.20, done_sides = 0.30;
 
 struct series {
     struct iterative *it;
+    struct series_window window;
     size_t count, kernels;
-    size_t *image;       /* [count]: places in job->frames, in time */
+    const size_t *image; /* [count]: places in job->frames, in time */
     size_t *visit;       /* [count]: 0 .. count - 1, those of one trajectory in a row */
     size_t *kernel_of;   /* [count] */
     struct c32 **kernel; /* [kernels]: on the device */
@@ -78,6 +79,39 @@ static int hash_compare(const void *pa, const void *pb)
     return (a > b) - (a < b);
 }
 
+/* ---- windows ---- */
+
+enum { MARGIN = 8 }; /* a window's edge, of which the images are another's to give, is such a part of it */
+
+static size_t margin_of(size_t most)
+{
+    return most < 2 * MARGIN ? 1 : most / MARGIN;
+}
+
+bool series_window(struct series_window *out, size_t done, size_t images, size_t most, bool more)
+{
+    const size_t first = most > 0 && done > 0 ? done - margin_of(most) : 0;
+    const bool last = most == 0 || first + most + !more > images;
+    if (last && more)
+        return false;
+    if (last)
+        *out = (struct series_window){.count = most > 0 && most < images ? most : images};
+    else
+        *out = (struct series_window){.first = first, .count = most};
+    out->first = last ? images - out->count : first;
+    out->from = done;
+    out->until = last ? images : first + most - margin_of(most);
+    return true;
+}
+
+size_t series_complete(size_t images, size_t most)
+{
+    struct series_window window = {.until = 0};
+    while (most > 0 && series_window(&window, window.until, images, most, true))
+        ;
+    return window.until;
+}
+
 /* The number of different trajectories among all images, of which at most `longest` are kept at a time. */
 static int kernels_count(struct gridder *g)
 {
@@ -123,9 +157,17 @@ int series_sizes(struct gridder *g)
             "Parameter method=%s is for series, and the scan has one image of each place. Divide its readouts "
             "in time (frames=N or frame_readouts=N), or pass method=tv.",
             job->request->values->value[RECON_METHOD].text);
-    recon_report_decide(job, "time", repetition ? "repetition" : "phase",
-                        "%zu images, which differ only in the %s, are solved together.", g->longest,
-                        repetition ? "repetition" : "phase, because there is one repetition");
+    const size_t most = (size_t)recon_choice(job, RECON_WINDOW_FRAMES);
+    const char *time = repetition ? "repetition" : "phase, because there is one repetition";
+    if (most > 0)
+        recon_report_decide(job, "time", repetition ? "repetition" : "phase",
+                            "Images that differ only in the %s are solved together, %zu at a time; windows overlap by "
+                            "%zu.",
+                            time, most, 2 * margin_of(most));
+    else
+        recon_report_decide(job, "time", repetition ? "repetition" : "phase",
+                            "%zu images, which differ only in the %s, are solved together.", g->longest, time);
+    g->longest = most > 0 && most < g->longest ? most : g->longest;
     return kernels_count(g);
 }
 
@@ -147,30 +189,30 @@ static void series_close(struct series *s)
     free(s->kernel);
     free(s->kernel_of);
     free(s->visit);
-    free(s->image);
 }
 
-static int series_open(struct series *s, struct iterative *it, size_t lead)
+/* `image`: of the whole series. */
+static int series_open(struct series *s, struct iterative *it, const size_t *image, const struct series_window *window)
 {
     const struct recon_job *job = it->job;
-    const bool repetition = time_is_repetition(job);
     *s = (struct series){.it = it, .used = SIZE_MAX, .band = {.shape = BAND_ELLIPSOID, .dim = job->dim}};
-    s->image = malloc(it->g->longest * sizeof *s->image);
+    s->window = *window;
+    s->image = image + window->first;
     s->visit = malloc(it->g->longest * sizeof *s->visit);
     s->kernel_of = malloc(it->g->longest * sizeof *s->kernel_of);
     s->kernel = calloc(it->g->longest, sizeof *s->kernel);
     s->largest = calloc(it->g->longest, sizeof *s->largest);
-    if (!s->image || !s->visit || !s->kernel_of || !s->kernel || !s->largest)
+    if (!s->visit || !s->kernel_of || !s->kernel || !s->largest)
         return err_no_memory("a series of %zu images", it->g->longest);
-    for (size_t f = lead; f < job->frames->count; f++)
-        if (same_series(job, repetition, lead, f)) {
-            s->visit[s->count] = s->count;
-            s->image[s->count++] = f;
-        }
+    for (; s->count < window->count; s->count++)
+        s->visit[s->count] = s->count;
     qsort_r(s->visit, s->count, sizeof *s->visit, visit_compare, s);
     it->images_solved = s->count;
+    it->images_kept = 0;
+    for (size_t t = window->from; t < window->until; t++)
+        it->images_kept += !job->made[image[t]];
     it->base = (double)it->g->coils_done / (double)it->g->coils;
-    it->span = (double)s->count * job->frames->frame[lead].coils / (double)it->g->coils;
+    it->span = (double)it->images_kept * job->frames->frame[image[0]].coils / (double)it->g->coils;
     return 0;
 }
 
@@ -225,8 +267,8 @@ static int maps_make(struct series *s, int coils)
     }
     if (rc == 0)
         rc = iterative_maps(it, coils, it->maps, done_images, done_maps);
-    for (size_t t = 0; t < s->count && rc == 0; t++)
-        rc = iterative_store_maps(it, s->image[t], coils);
+    for (size_t t = s->window.from; t < s->window.until && rc == 0; t++)
+        rc = iterative_store_maps(it, s->image[t - s->window.first], coils);
     return rc;
 }
 
@@ -288,7 +330,7 @@ static int solve(struct series *s, int coils)
     const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
     int rc =
         sense_open(&s->sense, it->job->dev, it->normal, it->g->pixels, it->planes, coils, it->batch, it->maps, false);
-    it->parts = s->sense.parts;
+    it->g->tally.parts = s->sense.parts;
     s->sense.ask = iterative_ask;
     s->sense.context = it;
     if (rc == 0)
@@ -308,19 +350,45 @@ static int solve(struct series *s, int coils)
     return rc;
 }
 
+/* One window of a series, whose places in job->frames are image[]. */
+static int window_frames(struct iterative *it, const size_t *image, const struct series_window *window)
+{
+    struct recon_job *job = it->job;
+    const int coils = job->frames->frame[image[0]].coils;
+    struct series s;
+    int rc = series_open(&s, it, image, window);
+    it->planned = NULL; /* the operator holds another series' kernel */
+    if (rc == 0 && it->images_kept > 0)
+        rc = maps_make(&s, coils);
+    if (rc == 0 && it->images_kept > 0)
+        rc = solve(&s, coils);
+    for (size_t t = window->from; t < window->until && rc == 0; t++) {
+        if (job->made[image[t]])
+            continue;
+        rc = iterative_store(it, image[t], it->x + (t - window->first) * it->g->pixels);
+        job->made[image[t]] = rc == 0;
+        it->g->coils_done += coils;
+    }
+    series_close(&s);
+    return rc;
+}
+
 int series_frames(struct iterative *it, size_t lead)
 {
-    const int coils = it->job->frames->frame[lead].coils;
-    struct series s;
-    int rc = series_open(&s, it, lead);
-    it->planned = NULL; /* the operator holds another series' kernel */
-    if (rc == 0)
-        rc = maps_make(&s, coils);
-    if (rc == 0)
-        rc = solve(&s, coils);
-    for (size_t t = 0; t < s.count && rc == 0; t++)
-        rc = iterative_store(it, s.image[t], it->x + t * it->g->pixels);
-    it->g->coils_done += (int64_t)s.count * coils;
-    series_close(&s);
+    const struct recon_job *job = it->job;
+    const bool repetition = time_is_repetition(job);
+    const size_t most = (size_t)recon_choice(job, RECON_WINDOW_FRAMES);
+    struct series_window window = {.until = 0};
+    size_t *image = malloc(job->frames->count * sizeof *image), images = 0;
+    int rc = image ? 0 : err_no_memory("a series of %zu images", job->frames->count);
+    for (size_t f = lead; f < job->frames->count && rc == 0; f++)
+        if (same_series(job, repetition, lead, f))
+            image[images++] = f;
+    while (rc == 0 && window.until < images && series_window(&window, window.until, images, most, job->more)) {
+        rc = window_frames(it, image, &window);
+        if (rc == 0)
+            gridder_show(it->g);
+    }
+    free(image);
     return rc;
 }

@@ -57,6 +57,7 @@ struct recon_job {
     const struct recon_feed *fed;    /* what was gridded ahead (recon_parts.h); NULL: nothing */
     struct recon_feed *feed;         /* grid ahead, into this, and make no image; NULL: make the images */
     struct recon_made **keep;        /* the scan is a beginning: receives its images; NULL: it is complete */
+    bool more;                       /* and readouts will follow */
     uint64_t most_bytes;             /* limit of the results' files */
     json_t *report;
 };
@@ -65,6 +66,8 @@ int recon_trajectory(struct recon_job *job);
 int recon_noise(struct recon_job *job);
 int recon_compress(struct recon_job *job);
 int recon_delay(struct recon_job *job);
+/* Whether the parameters compress so many coils, by the data of all readouts. */
+bool recon_compresses(const struct param_values *values, int coils);
 int recon_images(struct recon_job *job);
 
 /* The job's parameter, by its index. */
@@ -129,12 +132,12 @@ int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request
               const struct job_listener *listener, const void *input);
 
 /* Compute the images of the beginning of a scan; `before` (NULL: none): those of a shorter one; `feed`: what was
- * gridded of it. *out: the caller's. Fails likewise. */
+ * gridded of it. `more`: readouts will follow. *out: the caller's. Fails likewise. */
 struct recon_made;
 struct recon_feed;
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before,
-                   const struct recon_feed *feed);
+                   const struct job_listener *listener, const struct scan *scan, bool more,
+                   const struct recon_made *before, const struct recon_feed *feed);
 /* Grid of the beginning of a scan what can be, and add it to `feed`. Fails likewise. */
 int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);

@@ -376,8 +376,8 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
 }
 
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, const struct recon_made *before,
-                   const struct recon_feed *feed)
+                   const struct job_listener *listener, const struct scan *scan, bool more,
+                   const struct recon_made *before, const struct recon_feed *feed)
 {
     struct recon_job job = {.dev = dev,
                             .request = request,
@@ -385,7 +385,8 @@ int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_re
                             .scan = *scan,
                             .before = before,
                             .fed = feed,
-                            .keep = out};
+                            .keep = out,
+                            .more = more};
     int rc = job_steps(&job);
     json_decref(job.report);
     job_free(&job);

@@ -16,6 +16,23 @@ bool scan_h5_has_arrays(hid_t file)
     return H5Lexists(file, "rawdata", H5P_DEFAULT) > 0 && H5Lexists(file, "trajectory", H5P_DEFAULT) > 0;
 }
 
+/* Whether both members lie within the number and apart: libhdf5 reads outside of it where they do not. */
+static bool members_fit(hid_t stored)
+{
+    const size_t size = H5Tget_size(stored);
+    size_t end = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        const hid_t member = H5Tget_member_type(stored, i);
+        const size_t at = H5Tget_member_offset(stored, i), bytes = member >= 0 ? H5Tget_size(member) : 0;
+        if (member >= 0)
+            H5Tclose(member);
+        if (bytes == 0 || bytes > size || at < end || at > size - bytes)
+            return false;
+        end = at + bytes;
+    }
+    return true;
+}
+
 /* The type to read it as: float32, or pairs of float32 with the file's member names (h5py: r and i). Negative: neither
  * fits. */
 static hid_t type_wanted(hid_t dataset, bool complex_valued)
@@ -25,7 +42,7 @@ static hid_t type_wanted(hid_t dataset, bool complex_valued)
     if (!complex_valued && stored >= 0 && H5Tget_class(stored) == H5T_FLOAT)
         wanted = H5Tcopy(H5T_NATIVE_FLOAT);
     if (complex_valued && pair && H5Tget_member_class(stored, 0) == H5T_FLOAT &&
-        H5Tget_member_class(stored, 1) == H5T_FLOAT) {
+        H5Tget_member_class(stored, 1) == H5T_FLOAT && members_fit(stored)) {
         wanted = H5Tcreate(H5T_COMPOUND, sizeof(struct c32));
         for (unsigned i = 0; i < 2; i++) {
             char *name = H5Tget_member_name(stored, i);

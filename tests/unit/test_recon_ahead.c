@@ -86,6 +86,58 @@ static void images_of_so_many_readouts_are_computed(void **state)
     stream_end(&s);
 }
 
+/* Each image of an iterative method depends on its own readouts, and that of a series on those of its window: of 4
+ * images, of which the 2 in the middle are kept, or of 9, of which 7 are. */
+static void iterative_images_are_computed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *window;
+        size_t before, later;
+    } rows[] = {{"cg-sense", "all", 7, 9}, {"temporal-tv", "4", 5, 7}, {"llr", "4", 5, 7}, {"llr", "9", 0, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stream s;
+        struct job job;
+        const struct kind *kind = kind_find("recon");
+        stream_begin(&s, "");
+        job_begin(&job, &s, "frame_readouts", "6");
+        assert_int_equal(param_values_set(kind, &job.values, "method", rows[i].method), 0);
+        assert_int_equal(param_values_set(kind, &job.values, "window_frames", rows[i].window), 0);
+        assert_int_equal(param_values_set(kind, &job.values, "iterations", "5"), 0);
+        stream_put(&s, 17);
+        assert_false(job_go(&job));
+        assert_int_equal(job.shown, i == 0 ? 2 : 0);
+        stream_put(&s, 45);
+        assert_false(job_go(&job));
+        assert_int_equal(job.shown, rows[i].before);
+        stream_put(&s, 57);
+        assert_false(job_go(&job));
+        assert_int_equal(job.shown, rows[i].later);
+        stream_close(&s);
+        assert_true(job_go(&job));
+        assert_int_equal(job.shown, 10);
+        job_check(&job, &s, 10);
+        stream_end(&s);
+    }
+}
+
+/* Virtual coils follow from the data of all readouts. */
+static void compressed_coils_wait(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    job_begin(&job, &s, "coils", "sense");
+    assert_int_equal(param_values_set(kind_find("recon"), &job.values, "virtual_coils", "1"), 0);
+    stream_put(&s, 2 * SPOKES + 5);
+    assert_true(job_go(&job));
+    assert_int_equal(job.shown, 0);
+    stream_close(&s);
+    job_check(&job, &s, 0);
+    stream_end(&s);
+}
+
 /* What divides the whole scan, and what is solved for as a whole, waits for its end. */
 static void what_needs_the_whole_scan_waits(void **state)
 {
@@ -93,7 +145,7 @@ static void what_needs_the_whole_scan_waits(void **state)
     static const struct {
         const char *name, *value;
         size_t at_the_end;
-    } rows[] = {{"frames", "4", 4}, {"method", "cg-sense", 0}, {"dcf", "auto", 3}};
+    } rows[] = {{"frames", "4", 4}, {"method", "temporal-tv", 0}, {"dcf", "auto", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct stream s;
         struct job job;
@@ -258,6 +310,8 @@ int main(void)
         cmocka_unit_test_setup(complete_repetitions_are_computed, random_reset),
         cmocka_unit_test_setup(single_coils_and_a_beginning_alone_are_taken, random_reset),
         cmocka_unit_test_setup(images_of_so_many_readouts_are_computed, random_reset),
+        cmocka_unit_test_setup(iterative_images_are_computed, random_reset),
+        cmocka_unit_test_setup(compressed_coils_wait, random_reset),
         cmocka_unit_test_setup(what_needs_the_whole_scan_waits, random_reset),
         cmocka_unit_test_setup(repetitions_out_of_order_wait, random_reset),
         cmocka_unit_test_setup(decisions_that_change_leave_nothing, random_reset),

@@ -1,4 +1,5 @@
 /* Series in time: readouts divided into images, and methods that reconstruct a series as a whole. */
+#include "recon/mri/recon_iterative.h"
 #include "tests/unit/iterative_fixture.h"
 
 enum {
@@ -84,6 +85,65 @@ static void test_each_image_gains_by_the_others(void **state)
         assert_string_equal(decided(&out, "k-space"), "ellipse");
         drop(&out);
     }
+    flat_free(&flat);
+}
+
+/* The windows of a series: every image is kept once, in order; each has its margin to both sides, but at the ends of
+ * the series; and those that are complete before the end are the same as those of the whole. */
+static void test_windows(void **state)
+{
+    (void)state;
+    for (size_t most = 4; most < 40; most++)
+        for (size_t images = 1; images < 130; images++) {
+            const size_t margin = most < 16 ? 1 : most / 8;
+            struct series_window w = {.until = 0};
+            for (size_t done = 0; done < images; done = w.until) {
+                assert_true(series_window(&w, done, images, most, false));
+                assert_true(w.from == done && w.until > w.from && w.until <= images);
+                assert_int_equal(w.count, most < images ? most : images);
+                assert_true(w.first + w.count <= images && w.first <= w.from && w.until <= w.first + w.count);
+                assert_true(w.from == 0 || w.from >= w.first + margin);
+                assert_true(w.until == images || w.until + margin <= w.first + w.count);
+            }
+            struct series_window early = {.until = 0}, late = {.until = 0};
+            while (series_window(&early, early.until, images, most, true)) {
+                assert_true(early.first + early.count <= images);
+                assert_true(series_window(&late, early.from, images + 30, most, false));
+                assert_memory_equal(&early, &late, sizeof early);
+            }
+            assert_int_equal(series_complete(images, most), early.until);
+        }
+    struct series_window all;
+    assert_true(series_window(&all, 0, 9, 0, false));
+    assert_true(all.first == 0 && all.count == 9 && all.from == 0 && all.until == 9);
+    assert_false(series_window(&all, 0, 9, 0, true));
+    assert_int_equal(series_complete(100, 0), 0);
+}
+
+/* Windows of as many images as the series has, or more, are the whole; shorter ones err little more, and differ from
+ * the whole by less than that errs. */
+static void test_windows_are_near_the_whole(void **state)
+{
+    (void)state;
+    float truth[FRAMES * SIZE * SIZE];
+    struct flat flat;
+    moving(&flat, 1, 1, truth);
+    for (int m = 0; m < 2; m++) {
+        struct job_outcome all = {0}, out = {0};
+        run_method(&flat, methods[m], "", &all);
+        run_method(&flat, methods[m], "window_frames=9", &out);
+        assert_memory_equal(images_of(&out)->data, images_of(&all)->data, sizeof truth);
+        drop(&out);
+        run_method(&flat, methods[m], "window_frames=6", &out);
+        const double error = worst(&out, truth), least = worst(&all, truth);
+        const double apart = distance(images_of(&out)->data, 1, images_of(&all)->data, FRAMES * SIZE * SIZE);
+        print_message("# %s: windows err by %g, the whole by %g, and differ by %g\n", methods[m], error, least, apart);
+        if (!(error < 1.3 * least && apart < least))
+            fail_msg("%s: windows err by %g, the whole by %g, and differ by %g", methods[m], error, least, apart);
+        drop(&out);
+        drop(&all);
+    }
+    refuse(&flat, "method=tv frames=8 window_frames=6", ERR_BAD_PARAMETER, -1);
     flat_free(&flat);
 }
 
@@ -330,6 +390,8 @@ int main(void)
         cmocka_unit_test_setup(test_a_series_is_divided, random_reset),
         cmocka_unit_test_setup(test_each_image_gains_by_the_others, random_reset),
         cmocka_unit_test_setup(test_the_falling_weight_halves_the_iterations, random_reset),
+        cmocka_unit_test_setup(test_windows, random_reset),
+        cmocka_unit_test_setup(test_windows_are_near_the_whole, random_reset),
         cmocka_unit_test_setup(test_scale_and_bits, random_reset),
         cmocka_unit_test_setup(test_huge_weights, random_reset),
         cmocka_unit_test_setup(test_slices_and_shared_trajectories, random_reset),

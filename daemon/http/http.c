@@ -254,6 +254,10 @@ static void request_destroy(struct request *request)
         converter_leave(request->service->converter, request->conversion);
     digest_free(&request->digest);
     idempotency_end(&request->idempotency);
+    if (*request->live) {
+        live_close(request->service->core.live, request->live);
+        waiters_wake(request->service->core.waiters, request->live); /* the body may have become no job */
+    }
     job_clear(&request->job);
     free(request->uri);
     free(request->page);

@@ -79,6 +79,26 @@ int idempotency_begin(struct idempotency *request, struct idempotency_keys *keys
     return rc;
 }
 
+void idempotency_name(struct idempotency *request, const char *id)
+{
+    if (!request->keys)
+        return;
+    pthread_mutex_lock(&request->keys->lock);
+    memcpy(request->id, id, strnlen(id, JOB_ID - 1));
+    pthread_mutex_unlock(&request->keys->lock);
+}
+
+bool idempotency_find(struct idempotency_keys *keys, const char *client, const char *key, char id[JOB_ID])
+{
+    *id = '\0';
+    pthread_mutex_lock(&keys->lock);
+    for (const struct idempotency *other = keys->first; other && !*id; other = other->next)
+        if (strcmp(other->key, key) == 0 && strcmp(other->client, client) == 0)
+            memcpy(id, other->id, JOB_ID);
+    pthread_mutex_unlock(&keys->lock);
+    return *id != '\0';
+}
+
 void idempotency_add(struct idempotency *request, const void *data, size_t bytes)
 {
     if (request->hash)

@@ -20,12 +20,17 @@ struct idempotency {
     struct idempotency_keys *keys; /* NULL: no key, or no longer in progress */
     struct idempotency *next;
     char client[JOB_CLIENT], key[JOB_KEY];
+    char id[JOB_ID]; /* of the upload; "": it has not begun */
     void *hash;
 };
 
 /* Claim the key of `header`, if there is one. Fails with ERR_BAD_REQUEST, ERR_KEY_IN_USE, ERR_NO_MEMORY. */
 int idempotency_begin(struct idempotency *request, struct idempotency_keys *keys, const char *client,
                       const char *header);
+/* The upload has begun: `id` will be that of its job. */
+void idempotency_name(struct idempotency *request, const char *id);
+/* The id of the upload that is in progress with a client's key; false: there is none. */
+bool idempotency_find(struct idempotency_keys *keys, const char *client, const char *key, char id[JOB_ID]);
 /* Add bytes of the scan. */
 void idempotency_add(struct idempotency *request, const void *data, size_t bytes);
 /* The digest of all added bytes. Once. */

@@ -121,6 +121,8 @@ struct request {
     int wait;             /* Prefer: wait, s; -1: none */
     bool strict;          /* Prefer: handling=strict: it is an error if the wait ends before the job */
     int format;           /* of the default result, selected by Accept; -1: none */
+    bool multipart;       /* Accept has multipart/mixed: its images are sent one by one */
+    char live[JOB_ID];    /* the id of the live entry for them; "": none */
     char view[VIEW_TEXT]; /* of the result, in the form of view_print(); "": none */
     uint64_t conversion;  /* ticket of a requested conversion; 0: none */
     double deadline;

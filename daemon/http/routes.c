@@ -15,6 +15,7 @@ const struct route http_routes[] = {
     {"DELETE", "/v1/jobs/*", ROLE_SUBMIT, NULL, route_delete_work, route_delete, 0},
     {"POST", "/v1/jobs/*/cancel", ROLE_SUBMIT, NULL, route_cancel_work, route_cancel, 0},
     {"POST", "/v1/jobs/*/resubmit", ROLE_SUBMIT, NULL, route_resubmit_work, route_submit, ROUTE_QUERY},
+    {"GET", "/v1/streams", ROLE_READ, NULL, NULL, route_stream, ROUTE_QUERY},
     {"GET", "/v1/events", ROLE_READ, NULL, NULL, route_feed, 0},
     {"GET", "/v1/jobs/*/events", ROLE_READ, NULL, NULL, route_events, 0},
     {"GET", "/v1/deliveries", ROLE_READ, NULL, route_deliveries_work, route_deliveries, ROUTE_QUERY | ROUTE_LIST},

@@ -146,6 +146,11 @@ void result_media(const struct result_form *form, char text[RESULT_MEDIA]);
 /* The index of a job's default result in its kind's table. */
 int result_default(const struct kind *kind, const struct job *job);
 
+/* routes_images.c */
+/* Answer with the images of request->job, one by one. Fails with ERR_CONFLICT if the job was not submitted for that. */
+int images_answer(struct request *request, const char *const *headers);
+int route_stream(struct request *request);
+
 /* routes_fill.c */
 /* The present counts, without readiness and workers. Fails with ERR_STORE, ERR_IO. */
 int service_now(struct service *service, struct metrics_now *now);

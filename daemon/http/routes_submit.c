@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* The form of the job's default result. */
 static const struct result_form *default_form(const struct job *job)
@@ -38,6 +39,15 @@ static int accepted_format(struct request *request)
     return best;
 }
 
+/* Whether the client accepts images one by one, and the job has images. */
+static bool multipart_is_wanted(struct request *request)
+{
+    const char *accept = http_header(request, "Accept");
+    int closeness;
+    return accept && form_format_find(default_form(&request->job), "mrd") >= 0 &&
+           accept_quality(accept, "multipart/mixed", &closeness) > 0 && closeness >= 2;
+}
+
 /* A client that waits must accept the result or the document. One that does not wait always gets the document, since
  * the scan has been received by then. */
 static int accept_check(struct request *request)
@@ -45,8 +55,8 @@ static int accept_check(struct request *request)
     const struct result_form *form = default_form(&request->job);
     const char *accept = http_header(request, "Accept");
     int closeness;
-    bool met =
-        prefer_wait(http_header(request, "Prefer")) < 0 || accept_quality(accept, "application/json", &closeness);
+    bool met = prefer_wait(http_header(request, "Prefer")) < 0 || multipart_is_wanted(request) ||
+               accept_quality(accept, "application/json", &closeness);
     for (int i = 0; form->formats[i].name && !met; i++)
         met = accept_quality(accept, form->formats[i].media, &closeness) > 0;
     if (met)
@@ -66,9 +76,25 @@ static void wanted_read(struct request *request)
     request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
     request->strict = prefer_has(http_header(request, "Prefer"), "handling=strict");
     request->format = accepted_format(request);
+    request->multipart = multipart_is_wanted(request) && (request->wait >= 0 || *request->idempotency.key);
+    if (request->multipart)
+        request->format = form_format_find(default_form(&request->job), "mrd");
     if (request->format > 0)
         json_array_append_new(request->job.formats,
                               json_string(default_form(&request->job)->formats[request->format].name));
+}
+
+/* Open a file for the images that a worker makes. If descriptors or disk space are lacking, all are sent at the end. */
+static void live_begin(struct request *request)
+{
+    const struct core *core = &request->service->core;
+    const char *id = request->upload.id;
+    int file;
+    if (spool_live_create(core->spool, id, &file) != 0)
+        return;
+    if (live_open(core->live, id, file, -1) == 0)
+        memcpy(request->live, id, sizeof request->live);
+    close(file);
 }
 
 /* All checks that need no body are made before its first byte is read. */
@@ -102,6 +128,9 @@ int route_submit_begin(struct request *request)
         return rc;
     stream_body_begin(&request->stream, service->scheduler, &request->job);
     wanted_read(request);
+    if (request->multipart)
+        live_begin(request);
+    idempotency_name(&request->idempotency, request->upload.id);
     return 0;
 }
 
@@ -263,6 +292,10 @@ int route_submit(struct request *request)
     }
     struct job job = {.state = JOB_QUEUED};
     int rc = job_look_up(service, id, &job);
+    if (!rc && request->multipart && request->wait >= 0) {
+        job_clear(&job);
+        return images_answer(request, pairs);
+    }
     if (!rc && request_waits(request, &job)) {
         job_clear(&job);
         return 0;

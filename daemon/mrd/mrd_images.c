@@ -1,6 +1,7 @@
 #include "daemon/mrd/mrd_images.h"
 
-#include <errno.h>
+#include "daemon/http/live_result.h"
+
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -48,30 +49,13 @@ bool mrd_images_flush(struct mrd_images *images, const struct mrd_line *line)
     return mrd_send_part(line, images->file, &images->sent, shown);
 }
 
-/* Whether `count` bytes of the two files, from `at` of the second on, are the same. */
-static bool same_bytes(int first, int second, int64_t at, int64_t count)
-{
-    char a[16 << 10], b[sizeof a];
-    for (int64_t done = 0; done < count;) {
-        const size_t piece = count - done < (int64_t)sizeof a ? (size_t)(count - done) : sizeof a;
-        const ssize_t got = pread(first, a, piece, done);
-        if (got <= 0 || pread(second, b, (size_t)got, at + done) != got || memcmp(a, b, (size_t)got) != 0)
-            return false;
-        done += got;
-    }
-    return true;
-}
-
 int mrd_images_finish(struct mrd_images *images, const struct mrd_line *line, int file, int64_t bytes, bool *sent)
 {
-    int64_t at = mrd_images_start(file);
+    int64_t at = 0;
     *sent = false;
-    if (images->sent > bytes - at || !same_bytes(images->file, file, at, images->sent))
-        return err_set(ERR_INTERNAL,
-                       "The images sent so far are not those of the job, which was run again elsewhere or whose "
-                       "decisions changed while the scan arrived. All of them are at /v1/jobs/%s/results.",
-                       images->id);
-    at += images->sent;
+    int rc = live_result_check(images->file, images->sent, file, bytes, images->id, &at);
+    if (rc)
+        return rc;
     *sent = mrd_send_part(line, file, &at, bytes);
     return 0;
 }

@@ -68,13 +68,6 @@ bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t e
     return taken;
 }
 
-int64_t mrd_images_start(int file)
-{
-    uint8_t head[MRD_NUMBER_BYTES + 4];
-    const bool headed = pread(file, head, sizeof head, 0) == sizeof head && mrd_u16(head) == MRD_HEADER;
-    return headed ? (int64_t)sizeof head + mrd_u32(head + MRD_NUMBER_BYTES) : 0;
-}
-
 void mrd_linger(const struct mrd_line *line, double seconds)
 {
     char unread[1 << 14];

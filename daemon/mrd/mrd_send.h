@@ -24,9 +24,6 @@ bool mrd_send_close(const struct mrd_line *line);
 bool mrd_send_some(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 
-/* The offset of the first image in a file that is an MRD stream: after the scan's header, if it has one. */
-int64_t mrd_images_start(int file);
-
 /* Shut down sending, and read the client's remaining bytes for a moment: if a socket is closed with unread bytes, the
  * kernel resets the connection, and the client may lose the last messages. */
 void mrd_linger(const struct mrd_line *line, double seconds);

@@ -2,17 +2,19 @@
 
 #include "gridding/base/err.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct entry {
     struct entry *next;
     char id[JOB_ID];
-    int file, event;
+    int file, event, holders;
     int64_t shown;
 };
 
@@ -54,8 +56,13 @@ int live_open(struct live *live, const char *id, int file, int event)
     if (!entry)
         return err_no_memory("images that are sent early");
     memcpy(entry->id, id, strnlen(id, JOB_ID - 1));
-    entry->file = file;
+    entry->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
     entry->event = event;
+    entry->holders = 1;
+    if (entry->file < 0) {
+        free(entry);
+        return err_set(ERR_IO, "The file for images that are sent early cannot be opened (%s).", strerror(errno));
+    }
     pthread_mutex_lock(&live->lock);
     entry->next = live->first;
     live->first = entry;
@@ -67,10 +74,24 @@ void live_close(struct live *live, const char *id)
 {
     pthread_mutex_lock(&live->lock);
     struct entry **link = entry_find(live, id), *entry = *link;
-    if (entry)
+    const bool last = entry && --entry->holders == 0;
+    if (last)
         *link = entry->next;
     pthread_mutex_unlock(&live->lock);
+    if (!last)
+        return;
+    close(entry->file);
     free(entry);
+}
+
+bool live_hold(struct live *live, const char *id)
+{
+    pthread_mutex_lock(&live->lock);
+    struct entry *entry = *entry_find(live, id);
+    if (entry)
+        entry->holders++;
+    pthread_mutex_unlock(&live->lock);
+    return entry != NULL;
 }
 
 int live_file(struct live *live, const char *id, int64_t *shown)
@@ -85,16 +106,19 @@ int live_file(struct live *live, const char *id, int64_t *shown)
     return file;
 }
 
-void live_show(struct live *live, const char *id, int64_t bytes)
+bool live_show(struct live *live, const char *id, int64_t bytes)
 {
     struct stat there;
     pthread_mutex_lock(&live->lock);
     struct entry *entry = *entry_find(live, id);
-    if (entry && bytes > entry->shown && fstat(entry->file, &there) == 0 && bytes <= there.st_size) {
+    const bool more = entry && bytes > entry->shown && fstat(entry->file, &there) == 0 && bytes <= there.st_size;
+    const bool waits = more && entry->event < 0;
+    if (more)
         entry->shown = bytes;
+    if (more && !waits)
         eventfd_write(entry->event, 1);
-    }
     pthread_mutex_unlock(&live->lock);
+    return waits;
 }
 
 int64_t live_shown(struct live *live, const char *id)

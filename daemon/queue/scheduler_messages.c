@@ -109,8 +109,9 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
     *reason = "sent an unexpected message";
     if (strcmp(type, "shown") == 0 && id) {
         /* The worker may have sent this before it learnt that another worker has the job, or that it was removed. */
-        if (strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0)
-            live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes")));
+        if ((strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0) &&
+            live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes"))))
+            waiters_wake(scheduler->core.waiters, id);
         return true;
     }
     if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||

@@ -62,7 +62,7 @@ RIGHTS = {
     "POST /v1/jobs/{id}/cancel": "submit", "POST /v1/jobs/{id}/resubmit": "submit", "DELETE /v1/jobs/{id}": "submit", "POST /v1/uploads": "submit",
     "PATCH /v1/uploads/{id}": "submit", "DELETE /v1/uploads/{id}": "submit", "DELETE /v1/jobs": "admin", "OPTIONS /v1/uploads": "nobody",
     "GET /livez": "nobody", "GET /readyz": "nobody", "GET /healthz": "nobody", "GET /v2/health/live": "nobody", "GET /v2/health/ready": "nobody",
-    "GET /v1/deliveries": "read", "GET /v1/destinations": "read", "POST /v1/jobs/{id}/deliveries/{destination}": "admin",
+    "GET /v1/deliveries": "read", "GET /v1/streams": "read", "GET /v1/destinations": "read", "POST /v1/jobs/{id}/deliveries/{destination}": "admin",
     "GET /v1/login": "read", "POST /v1/login": "read", "DELETE /v1/login": "read", "GET /ui": "nobody", "GET /ui/{file}": "nobody"}
 
 

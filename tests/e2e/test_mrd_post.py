@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """MRD streams as the body of a POST: read, and reconstructed, while they arrive; whatever becomes of sender, worker and stream."""
 import io
+import json
 import os
 import signal
 import socket
@@ -56,6 +57,83 @@ class Post:
         head, _, body = answer.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
         return status_of(answer), {name.lower(): value for name, value in headers.items()}, body
+
+
+class Parts:
+    """The parts of a multipart/mixed answer, one after the other as they come: images as (place, pixels), then the last."""
+
+    def __init__(self, connection):
+        self.file = connection.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.headers = self.head(self.file.readline)
+        self.rest = b""
+        if self.status == 200:
+            self.boundary = b"--" + self.headers["content-type"].partition("multipart/mixed; boundary=")[2].encode()
+            same(self.line(), self.boundary, "the first boundary")
+
+    @staticmethod
+    def head(line):
+        return dict(iter(lambda: line().decode().strip().lower().split(": ", 1), [""]))
+
+    def take(self, count):
+        while len(self.rest) < count:
+            size = int(self.file.readline(), 16)
+            assert size, f"the answer ends with {self.rest[:200]!r}"
+            self.rest += self.file.read(size)
+            same(self.file.readline(), b"\r\n", "the end of a chunk")
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        return taken
+
+    def line(self):
+        found = b""
+        while not found.endswith(b"\r\n"):
+            found += self.take(1)
+        return found[:-2]
+
+    def next(self):
+        """An image, which has to be followed by a boundary; or the last part, as JSON, which ends the answer."""
+        headers = self.head(self.line)
+        if headers["content-type"] == "application/x-ismrmrd":
+            (number, (head, pixels)), = mrd.of_bytes(self.take(int(headers["content-length"])))
+            same((number, self.line(), self.line()), (mrd.IMAGE, b"", self.boundary), "message, and what follows it")
+            return int(head["index"]), pixels
+        text = b""
+        while not text.endswith(self.boundary + b"--\r\n"):
+            text += self.take(1)
+        same((self.rest, int(self.file.readline(), 16)), (b"", 0), "what follows the last boundary")
+        return json.loads(text[:-len(self.boundary) - 4])
+
+    def all(self):
+        """The images that are still to come, and the last part."""
+        found = [self.next()]
+        while isinstance(found[-1], tuple):
+            found.append(self.next())
+        return found[:-1], found[-1]
+
+
+def images_of(daemon, key, **headers):
+    """A GET of the images of the submission with this key."""
+    connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
+    lines = [f"GET /v1/streams?key={key} HTTP/1.1", "Host: localhost", "Connection: close", *(f"{name}: {value}" for name, value in headers.items())]
+    connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+    return Parts(connection)
+
+
+def arriving(daemon, key):
+    """The images of a submission whose head may still be on its way."""
+    def look():
+        parts = images_of(daemon, key)
+        return parts if parts.status != 404 else None
+    return wait_until(look, "the submission")
+
+
+def check(images, truth, first=1):
+    same([place for place, _ in images], list(range(first, len(truth) + 1)), "places in the series")
+    for place, pixels in images:
+        assert np.array_equal(pixels, truth[place - 1]), f"other pixels in image {place}"
+
+
+MIXED = "multipart/mixed, application/json;q=0.5"
 
 
 def accepted(daemon, post):
@@ -115,6 +193,89 @@ def repetitions(daemon):
         read_ahead(daemon)
         job = accepted(daemon, post.send(*messages[1 + 2 * SPOKES + 1:]))
     assert np.array_equal(pixels_of(daemon, job), truth), "other pixels"
+
+
+@test("a series: a second request gets each image while later repetitions are still to be sent, and then the job")
+def beside(daemon):
+    scan = series()
+    truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
+    messages = list(scan.messages())
+    with Post(daemon, Idempotency_Key="series-1", Accept=MIXED) as post:
+        post.send(messages[0])
+        parts = arriving(daemon, "series-1")
+        for frame in range(1, FRAMES):
+            post.send(*messages[1 + (frame - 1) * SPOKES + (frame > 1):1 + frame * SPOKES + 1])
+            check([parts.next()], truth[:frame], frame)
+        job = accepted(daemon, post.send(*messages[1 + (FRAMES - 1) * SPOKES + 1:]))
+        images, document = parts.all()
+        check(images, truth, FRAMES)
+        same((document["id"], document["state"]), (job["id"], "succeeded"), "the last part")
+        assert job["report"]["images_ahead"] >= FRAMES - 1, job["report"]
+    images, document = images_of(daemon, "series-1").all()
+    check(images, truth)
+    same(document["id"], job["id"], "the last part, to one who asks later")
+
+
+@test("a sender that waits gets the images in its answer, of an HDF5 file as well; the last part says how the job ended")
+def answered(daemon):
+    scan = series()
+    content = scan.bytes(FOLDER.name)
+    truth = pixels_of(daemon, daemon.run(content, QUERY))
+    for body in (content, b"".join(scan.messages())):
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=120) as connection:
+            head = (f"POST /v1/jobs?{QUERY} HTTP/1.1\r\nHost: localhost\r\nAccept: {MIXED}\r\nPrefer: wait=120\r\n"
+                    f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n")
+            connection.sendall(head.encode() + body)
+            parts = Parts(connection)
+            images, document = parts.all()
+            check(images, truth)
+            same((document["state"], f"/v1/jobs/{document['id']}"), ("succeeded", parts.headers["location"]), "the last part")
+    with Post(daemon, Accept=MIXED, Prefer="wait=120") as post:
+        post.send(mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:])
+        post.socket.sendall(b"0\r\n\r\n")
+        images, document = Parts(post.socket).all()
+        same((images, document["state"], document["error"]["code"]), ([], "failed", "header-invalid"), "answer to a bad scan")
+    daemon.submit(content, "kind=nbody", Accept="multipart/mixed", Prefer="wait=60").problem(406, "not-acceptable")
+
+
+@test("images of a sender that dies, of a worker that dies, of a repeated scan, of a wait that ends; and of none")
+def lost():
+    with Daemon(expect_trouble=True) as daemon:
+        scan = series()
+        truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
+        messages = list(scan.messages())
+        with Post(daemon, Idempotency_Key="a", Accept=MIXED) as post:
+            post.send(*messages[:1 + SPOKES + 1])
+            parts = arriving(daemon, "a")
+            check([parts.next()], truth[:1])
+            check_problem(images_of(daemon, "a", Prefer="wait=0").all()[1], "not-done")
+        images, problem = parts.all()
+        same(images, [], "images after the sender's end")
+        check_problem(problem, "truncated-file")
+        with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
+            post.send(*messages[:1 + SPOKES + 1])
+            parts = arriving(daemon, "b")
+            check([parts.next()], truth[:1])
+            os.kill(daemon.worker(), signal.SIGKILL)
+            wait_until(lambda: "was killed by signal 9" in daemon.read_log(), "the daemon to find its worker dead")
+            job = accepted(daemon, post.send(*messages[1 + SPOKES + 1:]))
+            images, document = parts.all()
+            check(images, truth, 2)
+            same((document["id"], document["state"], job["attempts"]), (job["id"], "succeeded", 1), "the last part, and attempts")
+        with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
+            post.send(messages[0])
+            parts = arriving(daemon, "b")
+            status, headers, _ = post.send(*messages[1:]).end()
+            same((status, headers.get("idempotency-replayed")), (202, "true"), "answer to a repeated scan")
+            images, document = parts.all()
+            same(document["id"], job["id"], "the last part of a repeated scan")
+            check(images, truth)
+        same(daemon.submit(scan.bytes(FOLDER.name), QUERY, Idempotency_Key="c").status, 202, "a submission without Accept")
+        daemon.get("/v1/streams?key=c").problem(409, "conflict")
+        daemon.get("/v1/streams?key=none").problem(404, "not-found")
+        daemon.get("/v1/streams?key=b", X_Mrirecond_Client="another").problem(404, "not-found")
+        daemon.get("/v1/streams").problem(400, "bad-parameter")
+        daemon.get("/v1/streams?kex=b").problem(400, "unknown-parameter")
 
 
 @test("a sender that dies midway, is refused midway, or repeats itself: the worker forgets what it has read")

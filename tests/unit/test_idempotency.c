@@ -42,6 +42,26 @@ static void a_key_is_claimed_once_by_a_client(void **state)
     idempotency_end(&second);
 }
 
+static void an_upload_is_found_by_its_key_while_it_is_in_progress(void **state)
+{
+    struct idempotency first, other;
+    char id[JOB_ID] = "x";
+    assert_int_equal(idempotency_begin(&first, *state, "a", "k"), 0);
+    assert_int_equal(idempotency_begin(&other, *state, "b", "k"), 0);
+    assert_false(idempotency_find(*state, "a", "k", id)); /* it has not begun */
+    assert_string_equal(id, "");
+    idempotency_name(&first, "01m82pkds516mzvffjqjcscwxq");
+    idempotency_name(&other, "01m82pkds516mzvffjqjcscwxr");
+    assert_true(idempotency_find(*state, "a", "k", id));
+    assert_string_equal(id, "01m82pkds516mzvffjqjcscwxq");
+    assert_false(idempotency_find(*state, "c", "k", id));
+    assert_false(idempotency_find(*state, "a", "l", id));
+    idempotency_end(&first);
+    assert_false(idempotency_find(*state, "a", "k", id));
+    assert_true(idempotency_find(*state, "b", "k", id));
+    idempotency_end(&other);
+}
+
 static void without_a_header_there_is_no_key(void **state)
 {
     struct idempotency first, second;
@@ -94,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_is_claimed_once_by_a_client),
+        cmocka_unit_test(an_upload_is_found_by_its_key_while_it_is_in_progress),
         cmocka_unit_test(without_a_header_there_is_no_key),
         cmocka_unit_test(keys_are_visible_ascii),
         cmocka_unit_test(the_digest_is_sha_256),

@@ -151,6 +151,32 @@ static void a_session_that_has_ended_has_no_file(void **state)
     assert_true(mrd_images_flush(&f->images, &f->line));
 }
 
+/* Without an eventfd, the caller wakes who waits; the entry ends with its last holder, its file may be closed before.
+ */
+static void an_entry_lasts_as_long_as_its_holders(void **state)
+{
+    static const char id[] = "01m82pkds516mzvffjqjcscwxs";
+    struct fixture *f = *state;
+    int64_t shown;
+    int file;
+    assert_int_equal(spool_live_create(f->core.spool, id, &file), 0);
+    assert_int_equal(live_open(f->core.live, id, file, -1), 0);
+    close(file);
+    assert_true(live_hold(f->core.live, id));
+    live_close(f->core.live, id);
+    file = live_file(f->core.live, id, &shown);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, "image", 5), 5);
+    close(file);
+    assert_true(live_show(f->core.live, id, 5));
+    assert_false(live_show(f->core.live, id, 5)); /* nothing new */
+    assert_int_equal(live_shown(f->core.live, id), 5);
+    live_close(f->core.live, id);
+    assert_false(live_hold(f->core.live, id));
+    assert_int_equal(live_file(f->core.live, id, &shown), -1);
+    assert_false(live_show(f->core.live, ID, 0)); /* that of a session has an eventfd */
+}
+
 /* A client that takes nothing: what fits is sent, and the rest when there is room. */
 static void pushing_does_not_wait(void **state)
 {
@@ -189,6 +215,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_result_that_differs_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(no_more_is_believed_than_there_is, setup, teardown),
         cmocka_unit_test_setup_teardown(a_session_that_has_ended_has_no_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_entry_lasts_as_long_as_its_holders, setup, teardown),
         cmocka_unit_test_setup_teardown(pushing_does_not_wait, setup, teardown),
     };
     signal(SIGPIPE, SIG_IGN); /* as in the daemon */

@@ -74,8 +74,7 @@ static const struct command_row command_rows[] = {
      1, 1000, OUT | RESULT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
     {"watch", "DIR [PARAM=VALUE ...]",
      "Send each scan that appears or changes in a folder, and save its result to --out (DIR/images); prints the names "
-     "of "
-     "saved files. Ctrl-C ends it; the same command resumes it.",
+     "of saved files. Ctrl-C ends it; the same command resumes it.",
      1, 1000, OUT | RESULT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_watch},
     {"wait", "ID", "Wait until a job ends. Ctrl-C leaves the job running.", 1, 1, OUT | RESULT | FORMAT, client_wait},
     {"fetch", "ID", "Save a result of a succeeded job; prints the file name.", 1, 1, OUT | RESULT | FORMAT,
@@ -90,13 +89,16 @@ static const struct command_row command_rows[] = {
     {"delete", "ID", "Remove a finished job, its scan and its results.", 1, 1, 0, client_delete},
     {"purge", "", "Remove all jobs that ended more than --older seconds ago.", 0, 0, OLDER, client_purge},
     {"deliveries", "[STATE]",
-     "List where jobs are sent that have ended, newest first: pending, sending, delivered, or dead (given up).", 0, 1,
-     JSON | LIMIT, client_deliveries},
-    {"deliver", "ID DESTINATION", "Send a job that has ended to a destination, again or for the first time.", 2, 2, 0,
+     "List the deliveries of ended jobs to destinations, newest first. STATE: pending, sending, delivered, or dead "
+     "(given up).",
+     0, 1, JSON | LIMIT, client_deliveries},
+    {"deliver", "ID DESTINATION", "Send an ended job to a destination, again or for the first time.", 2, 2, 0,
      client_deliver},
     {"kinds", "[KIND]", "Show the server's kinds of jobs and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
-    {"simulate", "...", "Simulate a scan of a phantom, or molecules; see `mrirecon simulate --help`. Needs no server.",
+    {"simulate", "...",
+     "Simulate a scan of a phantom, molecules, or bodies; see `mrirecon simulate --help`. Needs no "
+     "server.",
      0, 0, 0, NULL},
     {"pack",
      "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] [sensitivities=FILE] [fieldmap=FILE] "

@@ -29,9 +29,12 @@ static int sheet_end(struct sheet *sheet)
     return sheet->failed;
 }
 
-/* A value as text; the caller frees it. */
-static char *value_text(const json_t *value)
+/* A value as text, numbers of `seconds` with their unit; the caller frees it. */
+static char *value_text(const json_t *value, bool seconds)
 {
+    char *text = NULL;
+    if (seconds && json_is_number(value))
+        return asprintf(&text, "%.4f s", json_number_value(value)) < 0 ? NULL : text;
     return json_is_string(value) ? strdup(json_string_value(value))
                                  : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
@@ -39,13 +42,14 @@ static char *value_text(const json_t *value)
 /* {name: value, ...}, a row each, the values in a column. */
 static void show_members(struct sheet *sheet, const char *name, json_t *object)
 {
+    const bool seconds = strcmp(name, "stages") == 0;
     const char *key, *shown = name; /* in the first row */
     const json_t *value;
     int width = 0;
     json_object_foreach (object, key, value)
         width = text_columns(key) > width ? text_columns(key) : width;
     json_object_foreach (object, key, value) {
-        char *text = value_text(value), *line = NULL;
+        char *text = value_text(value, seconds), *line = NULL;
         if (!text || asprintf(&line, "%s%*s  %s", key, width - text_columns(key), "", text) < 0)
             line = NULL;
         sheet_add(sheet, shown, line ? line : "");
@@ -85,7 +89,7 @@ static void show_report(struct sheet *sheet, json_t *report)
         } else if (json_is_object(value)) {
             show_members(sheet, key, value);
         } else {
-            char *text = value_text(value);
+            char *text = value_text(value, false);
             sheet_add(sheet, key, text ? text : "");
             free(text);
         }
@@ -179,7 +183,7 @@ static void values_print(FILE *out, const json_t *param)
         fallback = strdup(json_string_value(value));
     else if (value)
         fallback = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    fprintf(out, "  (default %s)", fallback && *fallback ? fallback : "none");
+    fprintf(out, "  (default %s)", fallback && *fallback ? fallback : "empty");
     free(fallback);
 }
 

@@ -55,8 +55,7 @@ static const struct option {
      OPTION_IS_TEXT, AT(mrd_configs)},
     {"destinations", "",
      "File of the destinations to which ended jobs are sent, and of the rules that select the jobs. Empty: none. "
-     "Reread "
-     "at SIGHUP.",
+     "Reread at SIGHUP.",
      OPTION_IS_TEXT, AT(destinations)},
     {"mrd-sessions", "16", "Maximum number of simultaneous MRD sessions; one client has at most half of them.",
      OPTION_IS_COUNT, AT(mrd_sessions), 1, 1000},
@@ -462,13 +461,12 @@ void options_help(FILE *out)
         "  mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER]\n"
         "  mrirecond --help | --sample-config | --version\n\n"
         "--new-token creates a token, prints it once and stores its hash; the roles are read, view, submit and admin.\n"
-        "--check-config checks the configuration and the files that it names, as a start would (exit status 0: valid, "
+        "--check-config checks the configuration and the files that it names, as a start would (exit status 0: valid,\n"
         "2: invalid, with the reason).\n"
-        "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: cannot be "
-        "checked).\n"
+        "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: not checked).\n"
         "--repair-state saves the readable part of a damaged job store in a new store and keeps the old one.\n"
-        "SIGHUP rereads the configuration, the tokens and the certificate. SIGTERM stops mrirecond after the running "
-        "jobs; a second SIGTERM stops it at once.\n\n",
+        "SIGHUP rereads the configuration, the tokens, the destinations and the certificate. SIGTERM stops mrirecond\n"
+        "after the running jobs; a second SIGTERM stops it at once.\n\n",
         out);
     for (int i = 0; i < OPTIONS; i++) {
         fprintf(out, "  --%s VALUE  (%s)\n", table[i].key, *table[i].fallback ? table[i].fallback : "empty");

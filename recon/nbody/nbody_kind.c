@@ -11,31 +11,32 @@ static const struct param nbody_params[] = {
     [NBODY_FORCES] =
         {"forces", PARAM_CHOICE, .fallback = "auto", PARAM_WORDS("auto", "p3m", "direct", "short"),
          .help =
-             "How forces are computed: p3m, near pairs and a mesh for the rest; direct, all pairs, in open space; "
-             "short, only near pairs, without motion. auto: p3m, for fewer than 16,385 bodies in open space direct."},
+             "How forces are computed: p3m = near pairs, and a mesh for the rest; direct = all pairs, in open space; "
+             "short = only near pairs, without motion; auto = direct for up to 16,384 bodies in open space, else p3m."},
     [NBODY_LAW] =
         {"law", PARAM_CHOICE, .fallback = "erfc", PARAM_WORDS("erfc", "polynomial", "cut"),
-         .help = "How forces are split between pairs and mesh: erfc, accurate to 1e-6; polynomial, as in HACC, to "
-                 "1.5e-3 and faster; cut, with forces=short only: no split, the full softened force up to reach."},
+         .help = "How forces are split between pairs and mesh: erfc = accurate to 1e-6; polynomial = as in HACC, to "
+                 "1.5e-3, faster; cut = no split, the full softened force up to `reach` (with forces=short only)."},
     [NBODY_SOFTENING_FORM] =
         {"softening_form", PARAM_CHOICE, .fallback = "spline", PARAM_WORDS("spline", "plummer"),
-         .help = "How forces are softened: spline (as in GADGET; exact beyond 2.8 softening lengths) or plummer."},
+         .help = "How forces are softened: spline = as in GADGET, exact beyond 2.8 softening lengths; plummer."},
     [NBODY_SOFTENING] = {"softening", PARAM_REAL, .fallback = "auto", .min = 0, .max = LENGTH_MOST, PARAM_WORDS("auto"),
-                         .help = "Softening length. auto: a thirtieth of the mean distance between bodies. 0: none."},
-    [NBODY_G] = {"g", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
-                 .help = "Gravitational constant in the file's units. auto: 1; for GADGET files 43007.1, for their "
-                         "usual units (kpc, km/s, 1e10 solar masses)."},
+                         .help = "Softening length; auto = a thirtieth of the mean distance between bodies; 0 = none."},
+    [NBODY_G] =
+        {"g", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
+         .help = "Gravitational constant in the file's units; auto = 1, for GADGET files 43007.1 (their usual units: "
+                 "kpc, km/s, 1e10 solar masses)."},
     [NBODY_BOUNDARY] =
         {"boundary", PARAM_CHOICE, .fallback = "auto", PARAM_WORDS("auto", "open", "periodic"),
-         .help = "Boundary condition. auto: periodic if the file or the parameter box gives the side of the box."},
+         .help = "Boundary condition; auto = periodic if the file or the parameter box gives the side of the box."},
     [NBODY_BOX] = {"box", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = LENGTH_MOST, PARAM_WORDS("auto"),
-                   .help = "Side of the periodic box, which begins at 0. auto: taken from the file."},
+                   .help = "Side of the periodic box, which begins at 0; auto = taken from the file."},
     [NBODY_MASS] = {"mass", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
-                    .help = "Mass of each body if the file contains no masses. auto: the total mass is 1."},
+                    .help = "Mass of each body if the file contains no masses; auto = the total mass is 1."},
     [NBODY_MESH] = {"mesh", PARAM_INT, .fallback = "auto", .min = NBODY_MESH_LEAST, .max = NBODY_MESH_MOST,
                     PARAM_WORDS("auto"),
                     .help = "Cells of the mesh along an axis, rounded up to an even number with prime factors 2, 3 and "
-                            "5. auto: 1.6 times the cube root of the number of bodies, from 16 to 256."},
+                            "5; auto = 1.6 times the cube root of the number of bodies, from 16 to 256."},
     [NBODY_SPLIT] = {"split", PARAM_REAL, .fallback = "1", .min = 0.8, .max = 4,
                      .help = "Length scale of the split between pairs and mesh, in cells of the mesh."},
     [NBODY_CUTOFF] = {"cutoff", PARAM_REAL, .fallback = "6", .min = 4, .max = 10,
@@ -43,18 +44,21 @@ static const struct param nbody_params[] = {
     [NBODY_REACH] = {"reach", PARAM_REAL, .fallback = "none", .min = 1e-30, .max = LENGTH_MOST, PARAM_WORDS("none"),
                      .help = "Cut-off distance of pairs with law=cut."},
     [NBODY_STEPS] = {"steps", PARAM_INT, .fallback = "0", .min = 0, .max = 10000000,
-                     .help = "Number of time steps; 0: forces and potentials only."},
+                     .help = "Number of time steps; 0 = forces and potentials only."},
     [NBODY_DT] = {"dt", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
-                  .help = "Time step. auto: sqrt(0.05 softening / a), where a is the largest initial acceleration."},
+                  .help = "Time step; auto = sqrt(0.05 softening / a), where a is the largest initial acceleration."},
     [NBODY_RECORD] = {"record", PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, PARAM_WORDS("auto"),
-                      .help = "Number of steps between records of energy and momentum. auto: a hundredth of steps."},
+                      .help = "Number of steps between records of energy and momentum; auto = a hundredth of `steps`."},
     [NBODY_CHECKPOINT] = {"checkpoint", PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, PARAM_WORDS("auto"),
                           .help = "Number of steps between checkpoints, from which the job resumes if the server or "
-                                  "the worker dies. auto: every half minute."},
+                                  "the worker dies; auto = every half minute."},
     [NBODY_PICTURE_SIZE] = {"picture_size", PARAM_INT, .fallback = "512", .min = 16, .max = 4096,
                             .help = "Pixels of the picture along an axis."},
-    [NBODY_RESULTS_WANTED] = {"results", PARAM_SET, .fallback = "particles",
-                              PARAM_WORDS("particles", "series", "picture"), .help = "Results that are wanted."},
+    [NBODY_RESULTS_WANTED] =
+        {"results", PARAM_SET, .fallback = "particles", PARAM_WORDS("particles", "series", "picture"),
+         .help = "Results of the job: particles = the bodies with their accelerations and potentials; series "
+                 "= energy and momentum by time; picture = projected mass; or several, "
+                 "separated by commas."},
     {.name = NULL},
 };
 

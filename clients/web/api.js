@@ -80,6 +80,22 @@ export function list({state, client, name, since, cursor, fields = "short", limi
     return get(`/v1/jobs?${query}`, options);
 }
 
+/** One page of the list of deliveries: {deliveries, next}. */
+export function deliveries({state, cursor, limit}) {
+    const query = new URLSearchParams();
+    for (const [key, value] of Object.entries({state, cursor, limit})) {
+        if (value)
+            query.set(key, value);
+    }
+    return get(`/v1/deliveries?${query}`);
+}
+
+export const destinations = async () => (await get("/v1/destinations")).destinations;
+
+/** Send a job to a destination. */
+export const deliver = (id, destination) =>
+    send("POST", `/v1/jobs/${id}/deliveries/${encodeURIComponent(destination)}`);
+
 /** Exchange a token for the session's cookie. */
 export const login = (token) => send("POST", "/v1/login", {headers: {Authorization: `Bearer ${token}`}});
 export const logout = () => send("DELETE", "/v1/login");

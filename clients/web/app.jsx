@@ -1,6 +1,7 @@
 // The page's frame: the service above, the list on the left, one job on the right, the place to drop scans below.
 import {useEffect, useState} from "preact/hooks";
 import * as api from "./api.js";
+import {DeliveriesLink, Outbox} from "./deliveries.jsx";
 import {Drop} from "./drop.jsx";
 import {JobView} from "./job.jsx";
 import {List} from "./list.jsx";
@@ -55,6 +56,7 @@ function Person() {
 function Header() {
     const readiness = useStore((state) => state.readiness);
     const connection = useStore((state) => state.connection);
+    const sends = useStore((state) => state.destinations.length + state.failed.size > 0);
     const good = connection === "live" && readiness?.status === "ready" && !readiness.queue?.held;
     const devices = [...new Set((readiness?.worker_list ?? []).map((worker) => worker.device || worker.wanted))];
     return <header>
@@ -65,6 +67,7 @@ function Header() {
         <dl>
             {readiness?.queue && <Queue queue={readiness.queue} />}
             {readiness?.disk && <Disk disk={readiness.disk} />}
+            {sends && <Fact label="Deliveries"><DeliveriesLink /></Fact>}
             {devices.length > 0 && <Fact label={devices.length > 1 ? "Devices" : "Device"}>{devices.join(", ")}</Fact>}
             <Person />
         </dl>
@@ -89,6 +92,7 @@ function Notice() {
 export function App() {
     const session = useStore((state) => state.session);
     const selected = useStore((state) => state.selected);
+    const view = useStore((state) => state.view);
     const time = useClock(5000);
     useEffect(() => {
         const job = selected && now().jobs.get(selected);
@@ -100,7 +104,8 @@ export function App() {
         <Header />
         <main>
             <List time={time} />
-            {selected ? <JobView key={selected} id={selected} /> : <Empty />}
+            {view === "deliveries" ? <Outbox /> :
+                selected ? <JobView key={selected} id={selected} /> : <Empty />}
         </main>
         <footer>
             <Drop />

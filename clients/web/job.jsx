@@ -1,6 +1,8 @@
-// One job: its image, why it failed or what was decided, how long each stage took, its files, and how to run it again.
+// One job: its image, why it failed or what was decided, how long each stage took, its files, where it was sent, and how
+// to run it again.
 import {useEffect, useState} from "preact/hooks";
 import * as api from "./api.js";
+import {Deliveries} from "./deliveries.jsx";
 import {formOf} from "./forms.js";
 import {again, cancel, nameOf, pin, remove} from "./jobs.js";
 import {changed, Parameters, proposals} from "./parameters.jsx";
@@ -11,6 +13,8 @@ import {Result} from "./viewer.jsx";
 /** The whole document of a job, anew whenever its state changes; and of a finished one, its results. */
 function useWhole(id) {
     const listed = useStore((state) => id ? state.jobs.get(id) : null);
+    const sent = useStore((state) => id ? state.sent.get(id) : undefined);
+    const reloads = useStore((state) => state.reloads);
     const [whole, setWhole] = useState({job: null, results: [], problem: null});
     const state = listed?.state;
     useEffect(() => {
@@ -24,11 +28,12 @@ function useWhole(id) {
                 setWhole({job, results, problem: null});
         })().catch((error) => !gone && setWhole({job: null, results: [], problem: error.message}));
         return () => { gone = true; };
-    }, [id, state]);
+    }, [id, state, reloads]);
     if (!id)
         return {job: null, results: [], problem: null};
-    // The list's entry is newer while the job runs.
-    return {...whole, job: whole.job ? {...whole.job, ...listed, report: whole.job.report} : null};
+    // The list's entry is newer while the job runs, and so is what the stream tells of its deliveries.
+    const {job} = whole;
+    return {...whole, job: job && {...job, ...listed, report: job.report, deliveries: sent ?? job.deliveries}};
 }
 
 function Stages({stages}) {
@@ -228,6 +233,7 @@ export function JobView({id}) {
                 {report?.warnings?.length > 0 && <Warnings job={job} kind={kind} />}
                 <Parameters job={job} kind={kind} compared={compared.job} editing={editing} setEditing={setEditing} />
                 {results.length > 0 && <Downloads results={results} />}
+                <Deliveries job={job} list={job.deliveries} />
                 {report?.stages && <Stages stages={report.stages} />}
                 {report && <Facts report={report} />}
                 {report?.decisions?.length > 0 && <Decisions decisions={report.decisions} />}

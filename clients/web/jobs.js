@@ -107,9 +107,9 @@ export async function more() {
     }
 }
 
-/** Show a job. */
-export function select(id) {
-    change({selected: id, flipped: false});
+/** Show a job, or (with no job) another view. */
+export function select(id, view = "jobs") {
+    change({selected: id, view, flipped: false});
     remember();
 }
 
@@ -120,16 +120,17 @@ export function pin(id) {
 }
 
 function remember() {
-    const {selected, pinned} = now();
-    const words = [selected, pinned].filter(Boolean).join("/");
+    const {selected, pinned, view} = now();
+    const words = view === "deliveries" ? view : [selected, pinned].filter(Boolean).join("/");
     if (location.hash.slice(1) !== words)
         history.replaceState(null, "", words ? "#" + words : location.pathname);
 }
 
-/** What the address names: #JOB or #JOB/PINNED. */
+/** What the address names: #JOB, #JOB/PINNED or #deliveries. */
 export function recall() {
     const [selected, pinned] = location.hash.slice(1).split("/");
-    change({selected: selected || null, pinned: pinned || null});
+    const view = selected === "deliveries" ? "deliveries" : "jobs";
+    change({view, selected: view === "jobs" && selected || null, pinned: pinned || null});
 }
 
 async function attempt(action, done) {

@@ -1,5 +1,6 @@
 // Keeps the page up to date: one stream of events for all jobs, and the service's readiness.
 import * as api from "./api.js";
+import {reloadDeliveries, reloadDestinations, takeDeliveries} from "./deliveries.js";
 import {forget, reload, take} from "./jobs.js";
 import {change, now} from "./store.js";
 
@@ -23,6 +24,7 @@ function connect() {
     source.onopen = () => {
         change({connection: "live"});
         look();
+        reloadDestinations();
     };
     source.onerror = () => {
         if (now().session === "open")
@@ -33,13 +35,20 @@ function connect() {
             setTimeout(retry, RETRY_MS);
     };
     // What the page shows is older than what the service remembers, or it shows nothing yet.
-    follow(source, "reset", reload);
+    follow(source, "reset", () => {
+        reload();
+        reloadDeliveries();
+    });
     follow(source, "job", (job) => {
         take([job]);
         look();
     });
     follow(source, "progress", (said) => take([said]));
-    follow(source, "removed", ({id}) => forget(id));
+    follow(source, "deliveries", ({id, deliveries}) => takeDeliveries(id, deliveries));
+    follow(source, "removed", ({id}) => {
+        forget(id);
+        takeDeliveries(id, []);
+    });
 }
 
 /** Ask for the stream again, unless a token is asked for: a login may have ended, at a restart for one. */

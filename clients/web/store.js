@@ -8,10 +8,16 @@ const state = {
     next: null,           // cursor of the list's next page
     loading: false,       // a page of the list is under way
     filter: {state: "", name: "", client: "", since: ""},
+    view: "jobs",         // or deliveries: of all jobs, in the place of a job
     selected: null,       // id of the job that is shown
     pinned: null,         // id of the job that it is compared with
     flipped: false,       // the pinned job's image is shown in the place of the selected one's
     kinds: [],
+    destinations: [],     // that this person may use: {name, type}
+    sent: new Map(),      // deliveries that the stream told, by the job's id
+    failed: new Set(),    // keys of deliveries that were given up
+    outbox: null,         // the list of deliveries on the screen: {state, rows, next, loading}
+    reloads: 0,           // grows when what is on the screen may be outdated
     readiness: null,      // /readyz?verbose
     connection: "connecting", // or live, lost
     session: "open",      // or asked: a token is needed
@@ -58,3 +64,6 @@ export const say = (text, bad = false) => change({notice: {text, bad}});
 
 /** Whether the person's role lets it send, run again and delete. */
 export const mayChange = (state) => ["submit", "admin"].includes(state.identity?.role);
+
+/** Whether the person's role lets it send jobs to destinations. */
+export const mayDeliver = (state) => state.identity?.role === "admin";

@@ -1,15 +1,13 @@
 #!/usr/bin/python3
 """The stream of the events of all jobs, and the short list: what is told to whom, coming back, restarts, limits, slow readers."""
-import http.server
-import os
 import signal
 import tempfile
-import threading
 
 import scans
 from contract import complaints
 from guarded import Guarded, new_token
 from harness import Daemon, main, same, sanitized, test, wait_until
+from receiver import Receiver, write
 from streams import Stream
 
 SHORT = {"id", "kind", "state", "progress", "step", "priority", "client", "name", "created", "started", "finished", "duration", "bytes", "attempts", "error"}
@@ -141,28 +139,11 @@ def roles():
             stream.close()
 
 
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """A server that refuses whatever is sent to it for good."""
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(410)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 @test("deliveries of a job are told when they are added and change their states, to whom the job is told; destinations are listed by name")
 def deliveries():
-    with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        path, secret = os.path.join(folder, "destinations"), os.path.join(folder, "secret")
-        for name, text in ((path, f"destination hook webhook http://127.0.0.1:{server.server_address[1]}/ secret={secret}\nrule hook client=mri1\n"
-                            f"destination mine webhook http://127.0.0.1:9/ secret={secret} clients=mri2\n"), (secret, "a key\n")):
-            with open(name, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-                file.write(text)
+    with tempfile.TemporaryDirectory() as folder, Receiver(answers=[410, 410]) as refusing:
+        path = write(folder, "destinations", refusing.destination(folder, "hook") + refusing.destination(folder, "mine", "clients=mri2") +
+                     "rule hook client=mri1\n")
         with Guarded(destinations=path) as daemon:
             streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}") for who in ("submit", "other", "admin")}
             job = daemon.job_of("submit")
@@ -185,7 +166,6 @@ def deliveries():
                 same(listed, [{"name": name, "type": "webhook"} for name in names], f"destinations of {who}")
             for stream in streams.values():
                 stream.close()
-        server.shutdown()
 
 
 @test("a client may have 32 streams; one that closes makes room, and /metrics counts them")

@@ -1,64 +1,20 @@
 #!/usr/bin/python3
 """The outbox: ended jobs are told to webhooks; signed, tried again, given up, and never lost to a kill."""
 import base64
-import contextlib
 import hashlib
 import hmac
-import http.server
 import json
 import os
 import re
 import tempfile
-import threading
 
 import scans
 from harness import Daemon, free_port, main, same, test, wait_until
+from receiver import Receiver
 
 FOLDER = tempfile.TemporaryDirectory()
 GOOD = open(scans.radial(seed=91).write(f"{FOLDER.name}/good.h5"), "rb").read()
 SECRET = "a key of the test"
-
-
-class Receiver:
-    """An HTTP server that keeps what it is sent, and answers what the test says: a status, or (status, headers)."""
-
-    def __init__(self, port=0, answers=()):
-        self.answers, self.got, self.hold = list(answers), [], threading.Event()
-        self.hold.set()
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                receiver.hold.wait()
-                answer = receiver.answers.pop(0) if receiver.answers else 204
-                status, headers = answer if isinstance(answer, tuple) else (answer, {})
-                with contextlib.suppress(ConnectionError):
-                    self.send_response(status)
-                    for name, value in headers.items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-
-            do_GET = do_POST
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.port = self.server.server_address[1]
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.hold.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
 
 def write(name, text, mode=0o600):

@@ -11,6 +11,7 @@ import scans
 from browser import Browser
 from guarded import Guarded
 from harness import BIN, Daemon, free_port, holding, main, same, skip, test, wait_until
+from receiver import Receiver, write
 
 BROWSER = None
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-page-")
@@ -289,6 +290,69 @@ def themes(daemon):
             clean(page)
             grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
     assert grounds[0] != grounds[1], f"the same background twice: {grounds}"
+
+
+@test("deliveries: those of a job with the last answer, sent again and elsewhere by the keyboard; failed ones in a list, live, dark and light")
+def deliveries():
+    page_of = browser()
+    with Receiver(answers=[410, 410]) as hook, Receiver() as other:
+        path = write(FOLDER.name, "destinations", hook.destination(FOLDER.name, "hook") + other.destination(FOLDER.name, "spare") + "rule hook\n")
+        with Daemon(web_dir=PAGE, destinations=path) as daemon:
+            first = daemon.run(radial(seed=21), "kind=recon&name=first.h5")["id"]
+            with page_of.page(daemon, colorScheme="dark") as page:
+                page.see("header button:text-is('1 failed')")
+                # The keyboard alone: Tab and Enter.
+                page.focus("header button:text-is('1 failed')")
+                page.press("Enter")
+                page.see(f".outbox tr[data-job='{first}'][data-state=dead]:has-text('The server answered 410.')")
+                same(page.evaluate("() => location.hash"), "#deliveries", "the view's address")
+                clean(page)
+                # Another job's delivery fails, and comes by itself.
+                second = daemon.run(radial(seed=22), "kind=recon&name=second.h5")["id"]
+                page.see(f".outbox tr[data-job='{second}'][data-state=dead]")
+                page.see("header button:text-is('2 failed')")
+                # Sent again it arrives, and leaves the list of the failed ones.
+                page.focus("[aria-label='Send again: second.h5 to hook']")
+                page.press("Enter")
+                page.waitForSelector(f".outbox tr[data-job='{second}']", {"state": "detached"})
+                page.see("header button:text-is('1 failed')")
+                page.selectOption("[aria-label='State of deliveries']", "delivered")
+                page.see(f".outbox tr[data-job='{second}'][data-state=delivered]")
+                page.click(".outbox tr td button:text-is('second.h5')")
+                page.see(f".job[data-job='{second}'] .delivery[data-destination=hook][data-state=delivered]:has-text('The server answered 204.')")
+                same(len(other.got), 0, "requests at the other destination")
+                page.focus(".send-to button:text-is('Send')")
+                page.press("Enter")
+                page.see(".delivery[data-destination=spare][data-state=delivered]")
+                assert json.loads(other.got[0][2])["data"]["id"] == second, other.got
+                same(page.evaluate("() => document.querySelectorAll('.send-to').length"), 0, "destinations that are left")
+            with page_of.page(daemon, path="/ui/#deliveries", colorScheme="light") as page:
+                page.see(f".outbox tr[data-job='{first}']")
+                clean(page)
+                page.click(row(first))
+                shown(page, first)
+                page.see(".delivery[data-state=dead] button:text-is('Send again')")
+                clean(page)
+                daemon.request("DELETE", f"/v1/jobs/{first}").expect(204)
+                page.see("header button:text-is('None failed')")
+
+
+@test("a role that may not send sees its deliveries without buttons")
+def deliveries_of_a_reader():
+    page_of = browser()
+    with Receiver(answers=[410]) as hook:
+        path = write(FOLDER.name, "destinations", hook.destination(FOLDER.name, "hook", "clients=mri1") + "rule hook\n")
+        with Guarded(web_dir=PAGE, destinations=path) as daemon, page_of.page(daemon) as page:
+            page.expected = ("401 (Unauthorized)",)
+            identity = daemon.job_of("submit")
+            page.fill("#token", daemon.token["submit"])
+            page.press("Enter")
+            page.click(row(identity))
+            page.see(".delivery[data-state=dead]:has-text('The server answered 410.')")
+            page.click("header button:text-is('1 failed')")
+            page.see(f".outbox tr[data-job='{identity}']")
+            same(page.evaluate("() => [...document.querySelectorAll('main button')].map((b) => b.innerText).filter((text) => /^send/i.test(text))"),
+                 [], "buttons that send")
 
 
 @test("filters choose jobs by name and state")

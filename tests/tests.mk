@@ -4,7 +4,7 @@ GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 # The slowest programs first, so that none of them runs alone at the end.
 E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
-	device clock page limits operator)
+	device clock page limits operator stop)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Of these, sanitizers would see nothing that they do not see of the others: documents' commands are those of the
 # tests of client and daemon. The library that durable preloads has to come before theirs.

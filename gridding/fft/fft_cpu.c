@@ -44,3 +44,32 @@ void fft_cpu_run(const struct fft_cpu *fft, struct c32 *values)
 {
     fftwf_execute_dft(fft->plan, (fftwf_complex *)values, (fftwf_complex *)values);
 }
+
+int fft_cpu_real_create(struct fft_cpu **out, int n, int sign)
+{
+    const size_t waves = (size_t)n / 2 + 1;
+    struct fft_cpu *fft = calloc(1, sizeof *fft);
+    float *values = fftwf_malloc((size_t)n * sizeof *values);
+    fftwf_complex *half = fftwf_malloc(waves * sizeof *half);
+    if (fft && values && half)
+        fft->plan = sign > 0 ? fftwf_plan_dft_c2r_1d(n, half, values, FFTW_ESTIMATE)
+                             : fftwf_plan_dft_r2c_1d(n, values, half, FFTW_ESTIMATE);
+    fftwf_free(values);
+    fftwf_free(half);
+    if (!fft || !fft->plan) {
+        free(fft);
+        return err_no_memory_bytes((size_t)n * sizeof *values, "planning an FFT of %d real points", n);
+    }
+    *out = fft;
+    return 0;
+}
+
+void fft_cpu_real_forth(const struct fft_cpu *fft, float *values, struct c32 *waves)
+{
+    fftwf_execute_dft_r2c(fft->plan, values, (fftwf_complex *)waves);
+}
+
+void fft_cpu_real_back(const struct fft_cpu *fft, struct c32 *waves, float *values)
+{
+    fftwf_execute_dft_c2r(fft->plan, (fftwf_complex *)waves, values);
+}

@@ -15,4 +15,9 @@ void fft_cpu_free(struct fft_cpu *fft);
 /* May be called by several threads at once, on different values (aligned to 16 bytes). */
 void fft_cpu_run(const struct fft_cpu *fft, struct c32 *values);
 
+/* A transform of n real values, as the first n / 2 + 1 waves (sign -1), or back (sign +1), likewise. */
+int fft_cpu_real_create(struct fft_cpu **out, int n, int sign);
+void fft_cpu_real_forth(const struct fft_cpu *fft, float *values, struct c32 *waves);
+void fft_cpu_real_back(const struct fft_cpu *fft, struct c32 *waves, float *values); /* overwrites the waves */
+
 #endif

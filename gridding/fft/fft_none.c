@@ -26,3 +26,22 @@ void fft_cpu_run(const struct fft_cpu *fft, struct c32 *values)
     (void)fft;
     (void)values;
 }
+
+int fft_cpu_real_create(struct fft_cpu **out, int n, int sign)
+{
+    return fft_cpu_create(out, n, 1, sign);
+}
+
+void fft_cpu_real_forth(const struct fft_cpu *fft, float *values, struct c32 *waves)
+{
+    (void)fft;
+    (void)values;
+    (void)waves;
+}
+
+void fft_cpu_real_back(const struct fft_cpu *fft, struct c32 *waves, float *values)
+{
+    (void)fft;
+    (void)waves;
+    (void)values;
+}

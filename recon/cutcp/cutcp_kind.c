@@ -34,6 +34,9 @@ static const struct param params[] = {
                               "first = only the first frame."},
     [CUTCP_CHARGES] = {"charges", PARAM_CHOICE, PARAM_WORDS("none", "occupancy", "bfactor", "formal"),
                        .fallback = "none", .help = "Which columns of a PDB file contain the charges."},
+    [CUTCP_TOLERANCE] = {"tolerance", PARAM_REAL, .fallback = "0", .min = 0, .max = 10,
+                         .help = "Error that the potential may have, root mean square over the lattice, e/A: a near "
+                                 "and a smooth part are summed if that is quicker; 0 = the direct sum, in float32."},
     {.name = NULL},
 };
 

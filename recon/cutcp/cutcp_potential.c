@@ -1,30 +1,43 @@
-/* The potential of each frame: one sum of limited range for the charges, and one to find the points near a charge. */
+/* The potential of each frame: one sum of limited range for the charges, or the split's parts; and one to find the
+ * points near a charge. */
 #include "recon/cutcp/cutcp_job.h"
 #include "recon/cutcp/cutcp_law.h"
+#include "recon/cutcp/cutcp_split.h"
 
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR_SHARE 0.1 /* share of a frame's time that the exclusion takes */
+/* Shares of a frame's time: of the exclusion; of the rest, of the split's mesh and near part. */
+#define EXCLUSION_SHARE 0.1
+#define MESH_SHARE      0.6
+#define NEAR_SHARE      0.3
 
 /* State shared by all frames. */
 struct sums {
     struct cutcp_job *job;
-    struct range_law potential, near;
-    double cutoff, exclusion, unit; /* unit: conversion from e/A */
-    size_t count, nodes;            /* atoms of a frame; lattice points */
-    double *at;                     /* [count][3], relative to the lattice's origin */
-    float *host;                    /* [count] */
-    float *values, *grid;           /* the device's: [count], [nodes] */
-    double *mean;                   /* [nodes], or NULL */
-    size_t frame, on_nodes;         /* charges that lie on lattice points, in all frames */
-    double done, share;             /* shares of a frame's work: completed before the current sum, and of that sum */
+    struct range_law potential, near; /* near: 1 within the exclusion */
+    double cutoff, exclusion, unit;   /* unit: conversion from e/A */
+    struct cutcp_sum sum;
+    struct cutcp_split split;
+    struct range_law part[CUTCP_NEAR_LAWS]; /* of the split's near part */
+    int parts;                              /* 0: the direct sum */
+    struct cutcp_mesh *mesh;
+    double error;           /* the largest measured of a frame, e/A */
+    size_t count, nodes;    /* atoms of a frame; lattice points */
+    double *at;             /* [count][3], relative to the lattice's origin */
+    float *host;            /* [count] */
+    float *values, *grid;   /* the device's: [count], [nodes] */
+    double *mean;           /* [nodes], or NULL */
+    size_t frame, on_nodes; /* charges that lie on lattice points, in all frames */
+    double told;            /* the largest fraction reported */
+    double done, share;     /* shares of a frame's work: completed before the current sum, and of that sum */
 };
 
 static double inside(const void *of, double t)
@@ -53,7 +66,62 @@ static struct range_points_params points_params(const struct sums *s, double rea
     return (struct range_points_params){.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
 }
 
-/* Check the device memory needed for the sums: on a GPU that is one grid and the values. */
+/* ---- the choice between the direct sum and the split ---- */
+
+static void direct_choose(struct sums *s, const char *reason, ...) __attribute__((format(printf, 2, 3)));
+
+static void direct_choose(struct sums *s, const char *reason, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, reason);
+    vsnprintf(text, sizeof text, reason, arguments);
+    va_end(arguments);
+    s->parts = 0;
+    kind_job_decide(&s->job->job, "method", "direct", "The direct sum, because %s.", text);
+}
+
+/* Fill s->sum: of the frames, the largest sum of squares. */
+static void sum_describe(struct sums *s)
+{
+    const struct param_values *values = s->job->job.request->values;
+    const double *charge = s->job->particles->charge;
+    s->sum = (struct cutcp_sum){.form = (enum cutcp_form)values->value[CUTCP_FORM].integer,
+                                .cutoff = s->cutoff,
+                                .tolerance = values->value[CUTCP_TOLERANCE].real,
+                                .lattice = s->job->box,
+                                .count = s->count};
+    for (size_t f = 0; f < s->job->frames; f++) {
+        double squares = 0;
+        for (size_t i = f * s->count; i < (f + 1) * s->count; i++)
+            squares += charge[i] * charge[i];
+        s->sum.squares = fmax(s->sum.squares, squares);
+    }
+}
+
+static int method_choose(struct sums *s)
+{
+    const struct cutcp_split *split = &s->split;
+    const char *why = NULL;
+    sum_describe(s);
+    if (!(s->sum.tolerance > 0))
+        return 0;
+    why = dev_is_gpu(s->job->job.dev) ? "GPUs use it at any tolerance: the split has been measured on CPUs only"
+                                      : cutcp_split_choose(&s->split, &s->sum);
+    if (why) {
+        direct_choose(s, "%s", why);
+        return 0;
+    }
+    kind_job_decide(
+        &s->job->job, "method", "split",
+        "A near part up to %.3g A, and a smooth part on a mesh of %d x %d x %d: an expected error of %.2g e/A "
+        "(tolerance %g), in 1/%.1f of the direct sum's time.",
+        split->radius, split->mesh[0], split->mesh[1], split->mesh[2], split->error, s->sum.tolerance, split->gain);
+    return cutcp_split_near(&s->split, s->part, &s->parts);
+}
+
+/* Check the device memory needed for the sums: on a GPU that is one grid and the values. The split is given up where it
+ * alone lacks memory. */
 static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
 {
     enum { ATOM_BYTES = 3 * sizeof(double) + sizeof(float), MEAN_BYTES = sizeof(double) };
@@ -67,7 +135,19 @@ static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
     if (rc != 0)
         return rc;
     const size_t held = memory.points + memory.scatter;
-    return kind_job_memory(&s->job->job, atoms + grids + (memory.create > held ? memory.create : held), "The potential",
+    const size_t direct = atoms + grids + (memory.create > held ? memory.create : held);
+    size_t mesh = 0, available, total;
+    if (s->parts) {
+        rc = cutcp_mesh_memory(s->job->job.dev, &s->split, s->count, &mesh);
+        if (rc == 0)
+            rc = dev_memory(s->job->job.dev, &available, &total);
+        if (rc != 0)
+            return rc;
+        if (mesh > available || direct > available - mesh)
+            direct_choose(s, "the split needs %.0f MB more than the direct sum, which are not free",
+                          1e-6 * (double)mesh);
+    }
+    return kind_job_memory(&s->job->job, direct + (s->parts ? mesh : 0), "The potential",
                            "Ask for a larger spacing, a smaller padding, or frames=mean.");
 }
 
@@ -92,31 +172,79 @@ static void frame_gather(struct sums *s)
 
 static int tell(void *context, size_t done, size_t most)
 {
-    const struct sums *s = context;
+    struct sums *s = context;
     const double of_frame = s->done + s->share * (double)done / (double)(most ? most : 1);
-    return kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, ((double)s->frame + of_frame) / (double)s->job->frames,
-                         (int64_t)s->frame, (int64_t)s->job->frames);
+    /* A frame whose split is given up begins again. */
+    s->told = fmax(s->told, ((double)s->frame + of_frame) / (double)s->job->frames);
+    return kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, s->told, (int64_t)s->frame, (int64_t)s->job->frames);
 }
 
-/* grid = the sum of `law` over the atoms with the values s->host; this is `share` of a frame's work. */
-static int grid_sum(struct sums *s, const struct range_law *law, double share)
+/* grid += the sums of `laws` laws of one reach over the atoms with the values s->values; this is `share` of a frame's
+ * work. */
+static int laws_add(struct sums *s, const struct range_law *law, int laws, double share)
 {
     const struct range_points_params params = points_params(s, law->params.reach);
     const struct listener listener = {s, tell};
-    struct dev *dev = s->job->job.dev;
     struct range_points *points = NULL;
     s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
+    int rc = range_points_create(&points, s->job->job.dev, &params, &listener);
+    s->share = share / laws;
+    for (int i = 0; i < laws && rc == 0; i++) {
+        rc = range_scatter(points, &law[i], 1, s->values, s->grid, &listener);
+        s->done += s->share;
+    }
+    range_points_free(points);
+    return rc;
+}
+
+/* grid = the sum of `law` over the atoms with the values s->host. */
+static int grid_sum(struct sums *s, const struct range_law *law, double share)
+{
+    struct dev *dev = s->job->job.dev;
     int rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
     if (rc == 0)
         rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
+    return rc == 0 ? laws_add(s, law, 1, share) : rc;
+}
+
+/* grid = the sum by the split, and its error, measured. */
+static int split_sum(struct sums *s, double share, double *error)
+{
+    const struct listener listener = {s, tell};
+    struct dev *dev = s->job->job.dev;
+    int rc = s->mesh ? 0 : cutcp_mesh_create(&s->mesh, dev, &s->split);
     if (rc == 0)
-        rc = range_points_create(&points, dev, &params, &listener);
-    s->share = share;
+        rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
+    s->share = share * MESH_SHARE;
     if (rc == 0)
-        rc = range_scatter(points, law, 1, s->values, s->grid, &listener);
-    range_points_free(points);
-    s->done += share;
+        rc = cutcp_mesh_sum(s->mesh, &s->job->box, s->count, s->at, s->values, s->grid, &listener);
+    s->done += s->share;
+    if (rc == 0)
+        rc = laws_add(s, s->part, s->parts, share * NEAR_SHARE);
+    s->share = share * (1 - MESH_SHARE - NEAR_SHARE);
+    if (rc == 0)
+        rc = cutcp_measure(&s->sum, s->unit, s->at, s->host, s->grid, dev_threads(dev), &listener, error);
+    s->done += s->share;
     return rc;
+}
+
+/* grid = the potential of a frame. A split whose measured error exceeds the tolerance is given up, for all frames that
+ * follow, too. */
+static int potential_sum(struct sums *s, double share)
+{
+    double error = 0;
+    int rc = s->parts ? split_sum(s, share, &error) : 0;
+    if (rc != 0)
+        return rc;
+    if (s->parts && error <= s->sum.tolerance) {
+        s->error = fmax(s->error, error);
+        return 0;
+    }
+    if (s->parts)
+        direct_choose(s, "the error of the split, measured in frame %zu, is %.2g e/A, more than the tolerance",
+                      s->frame, error);
+    s->done = 0;
+    return grid_sum(s, &s->potential, share);
 }
 
 /* Set lattice points near a charge to 0. */
@@ -130,7 +258,7 @@ static int exclude(struct sums *s, float *potential)
         return err_no_memory("the points near a charge");
     for (size_t i = 0; i < s->count; i++)
         s->host[i] = charge[i] != 0 ? 1 : 0;
-    int rc = grid_sum(s, &s->near, NEAR_SHARE);
+    int rc = grid_sum(s, &s->near, EXCLUSION_SHARE);
     for (size_t from = 0; from < s->nodes && rc == 0; from += most) {
         const size_t n = s->nodes - from < most ? s->nodes - from : most;
         rc = dev_download(s->job->job.dev, slab, s->grid + from, n * sizeof *slab);
@@ -145,7 +273,7 @@ static int frame_sum(struct sums *s, float *potential)
 {
     frame_gather(s);
     s->done = 0;
-    int rc = grid_sum(s, &s->potential, s->exclusion > 0 ? 1 - NEAR_SHARE : 1);
+    int rc = potential_sum(s, s->exclusion > 0 ? 1 - EXCLUSION_SHARE : 1);
     if (rc == 0)
         rc = dev_download(s->job->job.dev, potential, s->grid, s->nodes * sizeof *potential);
     return rc == 0 && s->exclusion > 0 ? exclude(s, potential) : rc;
@@ -187,6 +315,8 @@ static void report(struct sums *s)
     kind_job_number(job, "charge", sum);
     kind_job_number(job, "least", (double)least);
     kind_job_number(job, "largest", (double)largest);
+    if (s->parts)
+        kind_job_number(job, "error", s->error);
     if (s->on_nodes && !(s->exclusion > 0))
         kind_job_warn(job,
                       "%zu charges lie on lattice points, where their potential is infinite; they contribute nothing "
@@ -238,9 +368,11 @@ int cutcp_potential(struct cutcp_job *job)
     if (rc != 0)
         return rc;
     s.nodes = shape.size[0] * shape.size[1] * shape.size[2]; /* files_promise() has checked the product */
-    rc = memory_promise(&s, &shape, mean);
+    rc = method_choose(&s);
     if (rc == 0)
-        rc = cutcp_law_make(&s.potential, (enum cutcp_form)values->value[CUTCP_FORM].integer, s.cutoff);
+        rc = memory_promise(&s, &shape, mean);
+    if (rc == 0)
+        rc = cutcp_law_make(&s.potential, s.sum.form, s.cutoff);
     if (rc == 0 && s.exclusion > 0)
         rc = range_law_make(&s.near, &near, inside, NULL);
     if (rc == 0)
@@ -253,6 +385,7 @@ int cutcp_potential(struct cutcp_job *job)
     }
     if (rc == 0)
         report(&s);
+    cutcp_mesh_free(s.mesh);
     dev_release(job->job.dev, s.values);
     dev_release(job->job.dev, s.grid);
     free(s.at);

@@ -1,0 +1,153 @@
+/* Convolutions by Fourier transforms (gridding/fft/filter_cpu.h) against sums over all waves in double precision:
+ * meshes coarser and finer than the result, even and odd, results of which only a part is kept. */
+#include "gridding/base/err.h"
+#include "gridding/fft/filter_cpu.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
+
+#include <complex.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Even, of no symmetry between axes. */
+static double factor_of(const int wave[3])
+{
+    return 1 / (1 + 0.1 * wave[0] * wave[0] + 0.2 * wave[1] * wave[1] + 0.3 * wave[2] * wave[2] +
+                0.05 * abs(wave[0] * wave[1]));
+}
+
+static void factors(const void *of, const int wave[3], float factor[FILTER_WAVES])
+{
+    for (int i = 0; i < FILTER_WAVES; i++) {
+        const int at[3] = {wave[0] + i, wave[1], wave[2]};
+        factor[i] = (float)(*(const double *)of * factor_of(at));
+    }
+}
+
+/* exp(sign 2 pi i wave place / n) */
+static double complex turn(int wave, int place, int n, int sign)
+{
+    return cexp(sign * 2 * M_PI * I * wave * place / n);
+}
+
+/* The transform of the field at every wave below half of its nodes, as [z][y][x] of `from`. */
+static double complex *waves_of(const int n[3], const float *field)
+{
+    double complex *waves = allocate((size_t)n[0] * (size_t)n[1] * (size_t)n[2], sizeof *waves);
+    for (int k = 0; k < n[0] * n[1] * n[2]; k++)
+        for (int i = 0; i < n[0] * n[1] * n[2]; i++)
+            waves[k] += (double)field[i] * turn(k % n[0], i % n[0], n[0], -1) *
+                        turn(k / n[0] % n[1], i / n[0] % n[1], n[1], -1) *
+                        turn(k / n[0] / n[1], i / n[0] / n[1], n[2], -1);
+    return waves;
+}
+
+static double expected_at(const struct filter_shape *s, const double complex *waves, const int place[3])
+{
+    double complex sum = 0;
+    for (int z = 0; z < s->from[2]; z++)
+        for (int y = 0; y < s->from[1]; y++)
+            for (int x = 0; x < s->from[0]; x++) {
+                const int at[3] = {x, y, z};
+                int wave[3];
+                bool half = false;
+                double complex value = waves[(z * s->from[1] + y) * s->from[0] + x];
+                for (int d = 0; d < 3; d++) {
+                    half = half || 2 * at[d] == s->from[d];
+                    wave[d] = 2 * at[d] > s->from[d] ? at[d] - s->from[d] : at[d];
+                    value *= turn(wave[d], place[d], s->to[d], 1);
+                }
+                sum += half ? 0 : factor_of(wave) * value;
+            }
+    assert_true(fabs(cimag(sum)) < 1e-9 * (1 + fabs(creal(sum))));
+    return creal(sum);
+}
+
+static void filter_try(const struct filter_shape *s)
+{
+    const size_t nodes = (size_t)s->from[0] * (size_t)s->from[1] * (size_t)s->from[2];
+    const size_t kept = (size_t)s->kept[0] * (size_t)s->kept[1] * (size_t)s->kept[2];
+    float *field = allocate(nodes, sizeof *field), *result = allocate(kept, sizeof *result),
+          *other = allocate(kept, sizeof *other);
+    const double scale = 1.0 / (double)nodes;
+    uint64_t seed = nodes;
+    for (size_t i = 0; i < nodes; i++)
+        field[i] = (float)uniform_next(&seed);
+    double complex *waves = waves_of(s->from, field);
+    for (int threads = 1; threads <= 3; threads++) {
+        struct filter_cpu *filter;
+        assert_int_equal(filter_cpu_create(&filter, s, threads), 0);
+        assert_int_equal(filter_cpu_run(filter, field, &(struct filter_factors){factors, &scale},
+                                        threads == 1 ? result : other, NULL),
+                         0);
+        filter_cpu_free(filter);
+        if (threads > 1)
+            assert_memory_equal(other, result, kept * sizeof *result);
+    }
+    for (int i = 0; i < (int)kept; i++) {
+        const int place[3] = {i % s->kept[0], i / s->kept[0] % s->kept[1], i / s->kept[0] / s->kept[1]};
+        const double expected = scale * expected_at(s, waves, place);
+        if (!(fabs((double)result[i] - expected) < 1e-6))
+            fail_msg("node %d: %g, not %g", i, (double)result[i], expected);
+    }
+    free(field);
+    free(result);
+    free(other);
+    free(waves);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const struct filter_shape shapes[] = {
+        {{6, 6, 6}, {6, 6, 6}, {6, 6, 6}},    {{6, 5, 8}, {12, 9, 10}, {12, 7, 9}},
+        {{12, 9, 10}, {5, 6, 4}, {5, 6, 4}},  {{10, 4, 7}, {4, 12, 7}, {3, 11, 1}},
+        {{36, 4, 4}, {40, 4, 4}, {39, 4, 2}}, {{9, 14, 5}, {7, 5, 15}, {7, 1, 14}},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        filter_try(&shapes[i]);
+}
+
+static int stop_late(void *context, size_t done, size_t most)
+{
+    assert_true(done < most);
+    return ++*(int *)context > 4 ? err_set(ERR_CANCELED, "The job was canceled.") : 0;
+}
+
+static void test_canceled(void **state)
+{
+    (void)state;
+    const struct filter_shape shape = {{8, 8, 8}, {8, 8, 8}, {8, 8, 8}};
+    float field[512] = {1}, result[512];
+    const double scale = 1;
+    int calls = 0;
+    struct filter_cpu *filter;
+    assert_int_equal(filter_cpu_create(&filter, &shape, 1), 0);
+    assert_int_equal(filter_cpu_run(filter, field, &(struct filter_factors){factors, &scale}, result,
+                                    &(struct listener){&calls, stop_late}),
+                     ERR_CANCELED);
+    assert_int_equal(calls, 5);
+    filter_cpu_free(filter);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    const struct filter_shape shape = {{8, 11, 8}, {8, 8, 8}, {8, 8, 8}};
+    struct filter_cpu *filter;
+    assert_int_equal(filter_cpu_create(&filter, &shape, 1), ERR_BAD_PARAMETER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_canceled),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

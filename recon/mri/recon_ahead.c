@@ -11,7 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_SHARE = 16 }; /* the copy of a scan may take such a part of the memory that can be had */
+enum {
+    MOST_SHARE = 16, /* the copy of a scan may take such a part of the memory that can be had */
+    FEED_MOST = 16   /* parts of an image are added ahead as long as the scan has at most so many times their readouts:
+                      * each time, all that has arrived is looked at */
+};
 
 struct recon_ahead {
     struct recon_begun begun; /* first: recon_begun_of() */
@@ -21,7 +25,8 @@ struct recon_ahead {
     uint64_t used;     /* readouts of the newest job on a beginning */
     uint64_t windows;  /* images of a series in complete windows, of the same */
     int repetition;    /* the newest; -1: none */
-    int64_t pictures;  /* image readouts so far */
+    int64_t pictures;  /* image readouts so far .. */
+    int64_t newest;    /* .. and those of the newest repetition */
     bool disorder;     /* repetitions come in no order: nothing is complete before the end */
 };
 
@@ -79,10 +84,13 @@ static void repetitions_look(struct recon_ahead *ahead, const struct scan *scan,
         const int repetition = r->idx[SCAN_REPETITION];
         if (frames_ignore(r->flags) >= 0)
             continue;
-        ahead->pictures++;
         ahead->disorder = ahead->disorder || repetition < ahead->repetition;
-        if (ahead->repetition >= 0 && repetition > ahead->repetition)
+        if (ahead->repetition >= 0 && repetition > ahead->repetition) {
             ahead->boundary = ahead->looked;
+            ahead->newest = 0;
+        }
+        ahead->pictures++;
+        ahead->newest++;
         if (repetition > ahead->repetition)
             ahead->repetition = repetition;
     }
@@ -130,14 +138,16 @@ static uint64_t complete_count(const struct recon_ahead *ahead, const struct job
                : 0;
 }
 
-/* Grid what has come of the scan's first image, where nothing is complete yet. What fails, fails when it is made. */
+/* Grid what has come of the image after those that are made. What fails, fails when it is made. */
 static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, uint64_t readouts)
 {
     const bool divided = value_of(request, RECON_FRAMES) > 0 || value_of(request, RECON_FRAME_READOUTS) > 0;
-    if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || divided || ahead->boundary || ahead->disorder ||
-        value_of(request, RECON_COILS) != RECON_COILS_RSS ||
-        (size_t)ahead->pictures < recon_feed_due(request->cache, &ahead->begun.feed))
+    if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || divided ||
+        ahead->boundary != ahead->used || ahead->disorder || value_of(request, RECON_COILS) != RECON_COILS_RSS)
+        return 0;
+    const size_t due = recon_feed_due(request->cache, &ahead->begun.feed);
+    if ((size_t)ahead->newest < due || readouts / FEED_MOST > due)
         return 0;
     const struct scan scan = scan_live_part(ahead->live, readouts);
     int rc = recon_run_feed(&ahead->begun.feed, dev, request, listener, &scan);
@@ -178,6 +188,8 @@ int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request,
             recon_made_free(ahead->begun.made);
             ahead->begun.made = made;
             ahead->used = complete;
+            if (!closed)
+                recon_feed_restart(&ahead->begun.feed);
             ahead->windows = windows_count(ahead, request);
         }
     } else if (!closed) {

@@ -66,6 +66,12 @@ void recon_feed_free(struct recon_feed *feed)
     *feed = (struct recon_feed){.off = true};
 }
 
+void recon_feed_restart(struct recon_feed *feed)
+{
+    recon_feed_free(feed);
+    feed->off = false;
+}
+
 size_t recon_feed_due(struct recon_cache *cache, const struct recon_feed *feed)
 {
     size_t ends[PARTS_MOST + 1], count;
@@ -172,15 +178,25 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
     return rc;
 }
 
+/* The image that is arriving: the only one, or that of the newest repetition if each has one; NULL: several are. */
+static const struct frame *frame_arriving(const struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    const struct frame *last = &frames->frame[frames->count - 1];
+    const bool alone = frames->count == 1 || (job->scan.encodings[frames->encoding].images == 1 &&
+                                              last->repetition > frames->frame[frames->count - 2].repetition);
+    return alone ? last : NULL;
+}
+
 int recon_feed_add(struct recon_job *job)
 {
-    const struct frame *frame = job->frames->frame;
+    const struct frame *frame = frame_arriving(job);
     struct beginning b = {.k = NULL};
     bool known = false;
     int rc = 0;
     job->cache = job->request->cache;
     struct plan_parts *parts = plan_cache_parts(job->cache);
-    if (job->frames->count == 1 && parts && parts->of && parts->coils == frame->coils && !job->scan.field)
+    if (frame && parts && parts->of && parts->coils == frame->coils && !job->scan.field)
         rc = beginning_make(job, frame, &b, &known);
     if (rc == 0 && known && !feed_is_of(job->feed, job, frame, parts))
         rc = feed_begin(job->feed, job, frame, parts);

@@ -21,7 +21,7 @@ enum { PARTS_MOST = 8, PARTS_FROM = 1 << 14 };
  * the number of parts. */
 int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
 
-/* The parts of a scan's first image that were added while it arrived. All zero: none yet. */
+/* The parts of an arriving scan's next image that were added while it arrived. All zero: none yet. */
 struct recon_feed {
     bool off;           /* no part can be added */
     uint64_t turn;      /* of the sums */
@@ -31,14 +31,16 @@ struct recon_feed {
     int mixed_coils, coils;
     bool *coil_lives; /* [coils] */
 };
-void recon_feed_free(struct recon_feed *feed);
+void recon_feed_free(struct recon_feed *feed); /* no part can be added any more */
+/* The image is made; parts of the next one may be added. */
+void recon_feed_restart(struct recon_feed *feed);
 
 /* The number of readouts of image data after which the next part of an image with the last job's trajectory is
  * complete; SIZE_MAX: no further part. */
 size_t recon_feed_due(struct recon_cache *cache, const struct recon_feed *feed);
 
-/* For a scan that is the beginning of a stream, instead of step "images": add its complete parts to job->feed. Fails as
- * recon_coil_gather(), with ERR_NO_MEMORY and ERR_DEVICE. */
+/* For a scan that is the beginning of a stream, instead of step "images": add the complete parts of its last image to
+ * job->feed. Fails as recon_coil_gather(), with ERR_NO_MEMORY and ERR_DEVICE. */
 int recon_feed_add(struct recon_job *job);
 
 /* Set g->parts for a frame that is gridded in parts by g->plan; NULL if it is not. Fails with ERR_NO_MEMORY,

@@ -1,13 +1,16 @@
 #!/usr/bin/python3
-"""How long after its last byte a scan has its first image: sent as a stream over TCP at a scanner's pace, and whole by POST.
+"""How long after its last byte a scan has its last image: sent as a stream over TCP at a scanner's pace, and whole by POST.
 
-    tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--seconds 1] [--repeats 7] [--query kind=recon] [--devices cpu]
+    tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--repetitions 1] [--seconds 1]
+        [--repeats 7] [--query kind=recon] [--devices cpu]
 
-A radial scan of random samples (2x readout) is sent over MRD in --seconds, acquisition by acquisition: latency is the time
-from sending CLOSE to the first byte of the first image. The same stream is posted over HTTP as fast as it goes, with Prefer:
-wait: latency is the time from the last byte sent to the first byte of the answer, and the whole is that from the first byte
-sent. Each of the three is a median of --repeats, after two that are not counted: from the second on, the trajectory is known.
-`streamed_first_ms`: the first of all, whose trajectory is new; `parts_ahead` of `parts`: of the last stream (docs/mrd.md). Prints one JSON object. MRIRECON_BIN: the programs.
+A radial scan of random samples (2x readout), or a series of --repetitions of its trajectory, is sent over MRD in --seconds,
+acquisition by acquisition: latency is the time from sending CLOSE to the first byte of the last image. The same stream is
+posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to the first byte of the
+answer, and the whole is that from the first byte sent. Each of the three is a median of --repeats, after two that are not
+counted: from the second on, the trajectory is known. `streamed_first_ms`: the first of all, whose trajectory is new;
+`parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and after. Prints one JSON
+object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -17,13 +20,15 @@ import statistics
 import sys
 import time
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import mrd  # noqa: E402
 import scans  # noqa: E402
 from harness import Daemon  # noqa: E402
 
 
-def streamed(daemon, query, messages, seconds):
+def streamed(daemon, query, messages, seconds, images):
     with mrd.Session(daemon) as session:
         session.send(mrd.text(mrd.CONFIG_TEXT, query))
         began = time.monotonic()
@@ -34,6 +39,9 @@ def streamed(daemon, query, messages, seconds):
             session.send(message)
         last = time.monotonic()
         session.send(messages[-1])
+        before = mrd.read_messages(session.take)
+        for _ in range(images - 1):
+            next(before)
         first = session.take(2)
         latency = time.monotonic() - last
         assert first == mrd.IMAGE.to_bytes(2, "little"), first
@@ -57,30 +65,35 @@ def posted(daemon, query, body):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, fallback in (("coils", 16), ("matrix", 256), ("spokes", 402), ("repeats", 7)):
+    for name, fallback in (("coils", 16), ("matrix", 256), ("spokes", 402), ("repetitions", 1), ("repeats", 7)):
         parser.add_argument("--" + name, type=int, default=fallback)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--query", default="kind=recon")
     parser.add_argument("--devices", default="cpu")
     wanted = parser.parse_args()
-    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes, 2 * wanted.matrix, wanted.coils)
+    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes * wanted.repetitions, 2 * wanted.matrix, wanted.coils)
+    scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // wanted.spokes
+    scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
     latencies, after, whole, report = [], [], [], {}
+    load = [os.getloadavg()[0]]
     with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
-            latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds))
+            latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions))
             report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
             last, all_of_it = posted(daemon, wanted.query, body)
             after.append(last)
             whole.append(all_of_it)
+
+    load.append(os.getloadavg()[0])
 
     def median(values):
         return round(1000 * statistics.median(values[2:]), 1)
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
                       "streamed_first_ms": round(1000 * latencies[0], 1), "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
                       "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"), "device": report["device"],
-                      "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole)}))
+                      "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole), "load": [round(value, 1) for value in load]}))
 
 
 if __name__ == "__main__":

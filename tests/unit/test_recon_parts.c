@@ -18,6 +18,19 @@ static void begin_of(struct job *job, struct stream *s, unsigned readouts)
     job->request.cache = cache;
 }
 
+/* Three repetitions of the same trajectory. */
+static void begin_series(struct job *job, struct stream *s)
+{
+    stream_begin_of(s, "", MANY, LONG, 3);
+    s->flat.header.streamed = s->builder.header.streamed = 1;
+    for (size_t i = MANY; i < 3 * MANY; i++)
+        memcpy(s->flat.traj + s->flat.readouts[i].traj, s->flat.traj + s->flat.readouts[i % MANY].traj,
+               (size_t)LONG * s->flat.readouts[i].traj_dims * sizeof(float));
+    job_begin(job, s, "coils", "rss");
+    assert_int_equal(param_values_set(job->request.kind, &job->values, "tolerance", "1e-3"), 0);
+    job->request.cache = cache;
+}
+
 static void begin(struct job *job, struct stream *s)
 {
     begin_of(job, s, MANY);
@@ -267,6 +280,46 @@ static void a_job_between_begins_anew(void **state)
     }
 }
 
+/* Repetitions of one trajectory, of which the first is that of an earlier job or of none: each image but the first is
+ * gridded while it arrives. */
+static void images_of_a_series_are_added_one_after_the_other(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        struct stream s;
+        struct job job;
+        struct job_outcome quick = {0}, plain = {0};
+        if (known)
+            first_of_its_kind();
+        begin_series(&job, &s);
+        for (size_t f = 0; f < 3; f++) {
+            stream_put(&s, f * MANY + HALF);
+            assert_false(job_go(&job));
+            assert_int_equal(job.shown, f);
+            stream_put(&s, f * MANY + NEARLY);
+            assert_false(job_go(&job));
+        }
+        stream_close(&s);
+        assert_true(job_go(&job));
+        assert_int_equal(job.shown, 3);
+        job.request.show = NULL;
+        job.request.ahead = job.ahead;
+        assert_int_equal(recon_run_scan(&quick, dev, &job.request, NULL, flat_scan(&s.flat)), 0);
+        assert_int_equal(reported(&quick, "images_ahead"), 3);
+        assert_int_equal(told(&quick, "parts_ahead"), 2); /* of the last image */
+        job.request.ahead = NULL;
+        assert_int_equal(recon_run_scan(&plain, dev, &job.request, NULL, flat_scan(&s.flat)), 0);
+        assert_int_equal(told(&plain, "parts_ahead"), 0);
+        const struct image_series *a = images_of(&quick), *b = images_of(&plain);
+        assert_memory_equal(a->data, b->data, 3 * a->size[0] * a->size[1] * sizeof(float));
+        drop(&quick);
+        drop(&plain);
+        end(&job, &s);
+        recon_cache_free(cache);
+        assert_int_equal(recon_cache_create(&cache), 0);
+    }
+}
+
 /* Few samples, single coils, and a scan that is no stream are gridded as a whole. */
 static void others_are_gridded_as_a_whole(void **state)
 {
@@ -328,6 +381,7 @@ int main(void)
         cmocka_unit_test(divisions),
         TEST(parts_come_ahead_once_the_trajectory_is_known),
         TEST(all_parts_may_come_before_the_end),
+        TEST(images_of_a_series_are_added_one_after_the_other),
         TEST(the_job_takes_what_was_added),
         TEST(what_turns_out_otherwise_is_not_taken),
         TEST(parts_of_other_mixed_coils_are_not_taken),

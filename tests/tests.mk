@@ -71,7 +71,7 @@ openapi: all
 	@MRIRECON_BIN=$(BUILD)/bin tests/e2e/openapi_kinds.py
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
-	@scripts/deps $(DEPS_PAGE) dcmtk
+	@scripts/deps $(DEPS_PAGE) dcmtk stunnel4
 	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
 	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit

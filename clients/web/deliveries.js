@@ -27,7 +27,8 @@ export function takeDeliveries(job, list) {
     sent.set(job, list);
     const others = [...failed].filter((key) => !key.startsWith(job + "/"));
     const own = of(job, list).filter(({state}) => state === "dead").map(keyOf);
-    change({sent, failed: new Set([...others, ...own]), outbox: outbox && {...outbox, rows: merged(outbox, job, list)}});
+    change({sent, failed: new Set([...others, ...own]),
+        outbox: outbox && {...outbox, rows: merged(outbox, job, list)}});
 }
 
 async function page(state, cursor) {

@@ -118,7 +118,8 @@ export function Outbox() {
                 <tbody>{rows.map((delivery) => <Row key={keyOf(delivery)} delivery={delivery} />)}</tbody>
             </table>}
             {rows.length === 0 && !loading && <p class="quiet none">No such deliveries.</p>}
-            {next && <p class="none"><button type="button" disabled={loading} onClick={moreDeliveries}>Show more</button></p>}
+            {next && <p class="none">
+                <button type="button" disabled={loading} onClick={moreDeliveries}>Show more</button></p>}
         </div>
     </section>;
 }

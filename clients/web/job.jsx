@@ -1,5 +1,5 @@
-// One job: its image, why it failed or what was decided, how long each stage took, its files, where it was sent, and how
-// to run it again.
+// One job: its image, why it failed or what was decided, how long each stage took, its files, where it was sent, and
+// how to run it again.
 import {useEffect, useState} from "preact/hooks";
 import * as api from "./api.js";
 import {Deliveries} from "./deliveries.jsx";

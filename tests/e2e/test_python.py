@@ -14,6 +14,7 @@ import numpy as np
 import scans
 from guarded import Guarded
 from harness import ROOT, SLOW, Daemon, free_port, main, same, test
+from receiver import Receiver, write
 
 PACKAGE = os.path.join(ROOT, "clients", "python")
 sys.path.insert(0, PACKAGE)
@@ -196,6 +197,34 @@ def answer_lost(daemon):
     threading.Thread(target=lose, daemon=True).start()
     job = mrirecon.Server(f"http://127.0.0.1:{listener.getsockname()[1]}").submit(SCAN)
     same(seen, [job.id.encode()] * 2, "jobs that came of it")
+
+
+@test("deliveries: waited for, given up, sent again and elsewhere; the block of docs/python.md sends to a destination")
+def deliveries():
+    with open(os.path.join(ROOT, "docs", "python.md")) as file:
+        block = re.search(r"## Deliveries.*?```python\n(.*?)```", file.read(), re.S).group(1)
+    with tempfile.TemporaryDirectory() as folder, Receiver(answers=[410, 410]) as hook, Receiver() as spare:
+        path = write(folder, "destinations", hook.destination(folder, "hook") + spare.destination(folder, "spare") + "rule hook name=ruled\n")
+        with Daemon(devices="cpu", destinations=path) as daemon:
+            server = mrirecon.Server(daemon.url)
+            same([one["name"] for one in server.destinations()], ["hook", "spare"], "destinations")
+            job = server.submit(SCAN, name="ruled").wait()
+            lost = raises(mrirecon.NotDelivered, job.wait_delivered, SLOW)
+            same((lost.answer, [one["state"] for one in lost.deliveries]), ("The server answered 410.", ["dead"]), "what was given up")
+            same([(one["job"], one["destination"]) for one in server.deliveries(state="dead")], [(job.id, "hook")], "dead letters")
+            same(raises(mrirecon.Problem, job.deliver, "no where").status, 404, "status of a destination that is none")
+            raises(mrirecon.NotDelivered, job.deliver("hook").wait_delivered, SLOW)
+            same([one["attempts"] for one in job.deliver("hook").wait_delivered(SLOW)], [1], "attempts")
+            hook.hold.clear()
+            assert "hook" in str(raises(TimeoutError, job.deliver("hook").wait_delivered, 0)), "who is waited for"
+            hook.hold.set()
+            same(len(job.deliver("spare").wait_delivered(SLOW)), 2, "deliveries")
+            same([one["state"] for one in server.submit(SCAN, destination=["hook", "spare"]).wait().wait_delivered(SLOW)], ["delivered"] * 2, "states")
+            done = subprocess.run([sys.executable, "-W", "error", "-c", "import mrirecon\nserver = mrirecon.Server()\n" + block], cwd=os.path.dirname(SCAN),
+                                  capture_output=True, text=True, timeout=SLOW,
+                                  env=dict(os.environ, PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1", MRIRECON_SERVER=daemon.url))
+            same((done.returncode, done.stderr), (0, ""), "exit status and stderr of the block")
+            same(done.stdout, "hook The server answered 204.\nspare The server answered 204.\n", "what the block prints")
 
 
 @test("a token is shown, and a wrong one is told")

@@ -10,8 +10,8 @@
 
 It needs Python 3.9 and its standard library. Threads may share a Server; a Job belongs to one thread at a time.
 """
-from .errors import JobFailed, MrireconError, NotReached, Problem
+from .errors import JobFailed, MrireconError, NotDelivered, NotReached, Problem
 from .server import Job, Server
 
-__all__ = ["Job", "JobFailed", "MrireconError", "NotReached", "Problem", "Server"]
+__all__ = ["Job", "JobFailed", "MrireconError", "NotDelivered", "NotReached", "Problem", "Server"]
 __version__ = "0.1.0"

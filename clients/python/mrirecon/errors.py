@@ -28,3 +28,13 @@ class JobFailed(MrireconError):
         self.job, self.state, self.code = job, job.state, error.get("code", "")
         detail = error.get("detail") or f"The job is {job.state}."
         super().__init__(f"Job {job.id}: {detail}" + (f" [{self.code}]" if self.code else ""))
+
+
+class NotDelivered(MrireconError):
+    """A job was not delivered. `job` is the Job, `deliveries` are those that were given up, `answer` is what the first
+    of these destinations answered last."""
+
+    def __init__(self, job, deliveries):
+        self.job, self.deliveries, self.answer = job, deliveries, deliveries[0]["answer"]
+        names = ", ".join(delivery["destination"] for delivery in deliveries)
+        super().__init__(f"Job {job.id} was not delivered to {names}: {self.answer}")

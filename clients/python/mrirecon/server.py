@@ -11,13 +11,14 @@ import urllib.parse
 import uuid
 
 from .arrays import array
-from .errors import JobFailed, MrireconError, NotReached, Problem
+from .errors import JobFailed, MrireconError, NotDelivered, NotReached, Problem
 
 FINAL = ("succeeded", "failed", "canceled")
 STALLED = 120  # seconds without a byte after which a server is given up
 WAIT = 60  # seconds that one request waits for the end of a job
 BLOCK = 256 << 10  # bytes sent at a time
 PAUSE = 1.0  # seconds before a request is repeated that was refused for now, where the server does not say how long
+FIRST_LOOK, LAST_LOOK = 0.1, 2.0  # seconds between looks at a job's deliveries: from the first to the most
 TRIES = 5  # times that a request is sent whose connection broke
 EXTENSIONS = (".nii.gz",)  # of two words
 
@@ -113,15 +114,27 @@ class Server:
             raise
         return True
 
-    def jobs(self, **filters):
-        """Yield the jobs, newest first; filters are those of GET /v1/jobs: state, client, name, since."""
+    def _pages(self, path, member, filters):
         cursor = {}
         while True:
-            page = self._json("GET", "/v1/jobs?" + urllib.parse.urlencode({"limit": 500, **filters, **cursor}))
-            yield from (Job(self, document) for document in page["jobs"])
+            page = self._json("GET", f"{path}?" + urllib.parse.urlencode({"limit": 500, **filters, **cursor}))
+            yield from page[member]
             if not page["next"]:
                 return
             cursor = {"cursor": page["next"]}
+
+    def jobs(self, **filters):
+        """Yield the jobs, newest first; filters are those of GET /v1/jobs: state, client, name, since."""
+        return (Job(self, document) for document in self._pages("/v1/jobs", "jobs", filters))
+
+    def deliveries(self, **filters):
+        """Yield the deliveries of ended jobs, newest first, as documents with job, destination, state (pending,
+        sending, delivered, dead), attempts and answer; filters are state and destination."""
+        return self._pages("/v1/deliveries", "deliveries", filters)
+
+    def destinations(self):
+        """The destinations that jobs may be sent to: documents with name and type."""
+        return self._json("GET", "/v1/destinations")["destinations"]
 
     def job(self, identity):
         """The job of this id."""
@@ -285,6 +298,36 @@ class Job:
 
         for event, document, _ in self.server._stream(self._path("/events"), None, last):
             yield event, document
+
+    def deliveries(self):
+        """The job's deliveries, as the server has them now: a list of documents as of Server.deliveries()."""
+        return self.refresh().document["deliveries"]
+
+    def deliver(self, destination):
+        """Have the job, which has ended, sent to a destination: again, or for the first time (role admin). Returns
+        self."""
+        path = self._path(f"/deliveries/{urllib.parse.quote(destination, safe='')}")
+        self.document["deliveries"] = json.loads(self.server.request("POST", path)[2])["deliveries"]
+        return self
+
+    def wait_delivered(self, seconds=None):
+        """Wait until every delivery of the job, which has ended, has arrived, at most `seconds`; returns them. Raises
+        NotDelivered if one was given up, and TimeoutError if the attempts continue."""
+        ends = None if seconds is None else time.monotonic() + seconds
+        pause = FIRST_LOOK
+        while True:
+            all_of_them = self.deliveries()
+            waiting = [one for one in all_of_them if one["state"] in ("pending", "sending")]
+            dead = [one for one in all_of_them if one["state"] == "dead"]
+            if not waiting:
+                if dead:
+                    raise NotDelivered(self, dead)
+                return all_of_them
+            if ends is not None and time.monotonic() >= ends:
+                names = ", ".join(one["destination"] for one in waiting)
+                raise TimeoutError(f"Job {self.id} has not been delivered to {names} after {seconds} s.")
+            time.sleep(pause if ends is None else max(0, min(pause, ends - time.monotonic())))
+            pause = min(2 * pause, LAST_LOOK)
 
     def cancel(self):
         """Cancel it; self."""

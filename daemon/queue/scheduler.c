@@ -155,6 +155,8 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     const struct kind *kind = kind_find(job->kind);
     const bool checkpoint = kind && kind->checkpoints;
     json_t *names = results_names(job);
+    if (strcmp(slot->worker.prefetched, job->id) != 0)
+        memcpy(slot->running.ahead, slot->worker.prefetched, sizeof slot->running.ahead);
     prefetch_claimed(scheduler, slot);
     job_begin(scheduler, slot);
     int rc = files_open(scheduler, job, names, checkpoint, files, &count, &shown);

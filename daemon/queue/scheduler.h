@@ -23,7 +23,9 @@
  * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
  * with a death if the worker dies meanwhile.
  *
- * FAULTS. A job whose worker died is run once more, after another waiting job if there is one. It is run on another
+ * FAULTS. A job whose worker died is run once more, after another waiting job if there is one. If the worker had
+ * prefetched another job, and died before it reported anything of the one that it was given, that one is queued again
+ * and not charged, once: the worker may have died of what it computed ahead. It is run on another
  * device, even if that is busy now, unless no other device has a worker that is up and not in back-off. If the worker
  * dies of a second job without having completed one in between, its device is held at fault: the second job is queued
  * again as if it had not been tried, and the worker backs off. Each further death doubles the back-off, up to a limit;

@@ -45,6 +45,13 @@ void device_clear(struct scheduler *scheduler, struct worker_slot *slot)
     worker_proved(&slot->worker);
 }
 
+/* Whether the worker may have died of the job that it had prefetched and computed ahead, not of this one, of which it
+ * has reported nothing. That is assumed of each job only once. */
+static bool died_ahead(const struct scheduler *scheduler, const struct assignment *assignment)
+{
+    return *assignment->ahead && !assignment->begun && !json_object_get(scheduler->died_on, assignment->job.id);
+}
+
 void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char *reason)
 {
     char how[CHILD_HOW];
@@ -61,8 +68,14 @@ void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char 
         slot->running.failure = *err_last();
     }
     if (slot->running.outcome == OUTCOME_DIED && slot->running.cancel_at == 0) {
+        const bool ahead = died_ahead(scheduler, &slot->running);
         json_object_set_new(scheduler->died_on, slot->running.job.id, json_string(slot->worker.device));
-        device_suspect(scheduler, slot);
+        if (ahead) {
+            slot->running.outcome = OUTCOME_REQUEUE;
+            memcpy(slot->worker.suspect, slot->running.ahead, sizeof slot->worker.suspect);
+        } else {
+            device_suspect(scheduler, slot);
+        }
     }
     log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
              *slot->running.job.id ? slot->running.job.id : NULL, "worker %d %s; restarting in %.1f s",

@@ -30,6 +30,8 @@ struct assignment {
     double started, progressed; /* progressed: time of the last progress message */
     double cancel_at;           /* when "cancel" was sent; 0: not sent */
     bool timed_out;             /* ... because of the time limit */
+    char ahead[JOB_ID];         /* the other job that the worker had prefetched when it was given this one; "": none */
+    bool begun;                 /* the worker has reported progress of this job */
     bool scan_lost;             /* the scan is no longer on the disk */
     double kept;                /* since when the worker keeps a complete result open for writing; 0: it does not */
     enum outcome outcome;

@@ -123,6 +123,7 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         return on_failed(scheduler, slot, message);
     }
     if (strcmp(type, "progress") == 0) {
+        slot->running.begun = true;
         slot_progress(scheduler, slot, message);
         return true;
     }

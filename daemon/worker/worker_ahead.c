@@ -93,36 +93,49 @@ void ahead_interrupt(struct ahead *a, const char *id)
 
 /* ---- the thread that owns the device ---- */
 
-static void now_drop(struct ahead *a)
+/* Free what was made of `old`, which is no longer a->now. */
+static void made_drop(struct ahead *a, struct expected *old)
 {
     if (a->of)
-        a->now.run->ahead_free(a->of);
+        old->run->ahead_free(a->of);
     if (a->job.input)
-        a->now.run->input_free(a->job.input);
+        old->run->input_free(a->job.input);
     job_outcome_free(&a->job.outcome);
     made_files_free(&a->job.made);
     a->of = NULL;
     a->job = (struct ahead_job){.input = NULL};
     a->over = false;
-    pthread_mutex_lock(&a->lock);
-    expected_clear(&a->now);
-    a->forgotten = false;
-    pthread_mutex_unlock(&a->lock);
+    expected_clear(old);
 }
 
-/* Turn to what was told last. */
+static void now_drop(struct ahead *a)
+{
+    pthread_mutex_lock(&a->lock);
+    struct expected old = a->now;
+    a->now = (struct expected){.live = -1};
+    a->forgotten = false;
+    pthread_mutex_unlock(&a->lock);
+    made_drop(a, &old);
+}
+
+/* Turn to what was told last, if there is something, or `now` is forgotten. */
 static void next_take(struct ahead *a)
 {
-    if (a->forgotten || *a->next.id)
-        now_drop(a);
+    struct expected old = {.live = -1};
     pthread_mutex_lock(&a->lock);
-    if (*a->next.id) {
+    const bool turn = a->forgotten || *a->next.id;
+    if (turn) {
+        old = a->now;
         a->now = a->next;
         a->next = (struct expected){.live = -1};
-        a->file = (struct live_file){
-            .fd = a->now.live, .socket = a->socket, .id = a->now.id, .bytes = a->now.shown > 0 ? a->now.shown : 0};
+        a->forgotten = false;
     }
     pthread_mutex_unlock(&a->lock);
+    if (!turn)
+        return;
+    made_drop(a, &old);
+    a->file = (struct live_file){
+        .fd = a->now.live, .socket = a->socket, .id = a->now.id, .bytes = a->now.shown > 0 ? a->now.shown : 0};
 }
 
 void ahead_resume(struct ahead *a)
@@ -132,11 +145,7 @@ void ahead_resume(struct ahead *a)
 
 const struct kind_run *ahead_kind(struct ahead *a)
 {
-    pthread_mutex_lock(&a->lock);
-    const bool turn = a->forgotten || *a->next.id;
-    pthread_mutex_unlock(&a->lock);
-    if (turn)
-        next_take(a);
+    next_take(a);
     if (!*a->now.id || a->over)
         return NULL;
     /* A job whose images are sent as they are made makes them when it has begun. */

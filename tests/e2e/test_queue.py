@@ -2,6 +2,7 @@
 """The queue: whose turn it is, what is held, what comes back."""
 import concurrent.futures
 import contextlib
+import datetime
 import math
 import os
 import signal
@@ -43,7 +44,8 @@ def held():
     with daemon:
         jobs = [submit(daemon, f"kind=recon&priority={p}") for p in ("batch", "normal", "urgent", "batch")]
         wait_until(lambda: daemon.metrics()["mrirecond_queue_held"] == 1, "work to be held")
-        time.sleep(0.3)
+        for _ in range(2):  # the scheduler ends these waits, the second in a turn of its own
+            daemon.get(f"/v1/jobs/{jobs[0]}", Prefer="wait=1").expect(200)
         metrics = daemon.metrics()
         same({p: metrics[f'mrirecond_queue_jobs{{priority="{p}"}}'] for p in ("urgent", "normal", "batch")},
              {"urgent": 1, "normal": 1, "batch": 2}, "waiting")
@@ -103,7 +105,8 @@ def ageing():
     daemon = Daemon(devices="cpu", priority_ageing=1, **HELD)
     with daemon:
         batch = submit(daemon, "kind=recon&priority=batch")
-        time.sleep(2.1)
+        created = datetime.datetime.fromisoformat(daemon.job(batch)["created"].replace("Z", "+00:00"))
+        wait_until(lambda: (datetime.datetime.now(datetime.timezone.utc) - created).total_seconds() > 2, "a batch job two steps old")
         urgent = submit(daemon, "kind=recon&priority=urgent")
         daemon.kill()
         del daemon.options["work_reserve"]
@@ -400,7 +403,7 @@ def retention_by_bytes():
         daemon.options["keep_bytes"] = 2 * size + 100
         daemon.restart()
         wait_until(lambda: daemon.get(f"/v1/jobs/{jobs[0]['id']}").status == 404, "the first to go")
-        time.sleep(1.5)
+        wait_until(lambda: "removed 0 ended jobs for their age, 1 for space" in daemon.read_log(), "the end of that pass")
         for job in jobs[1:]:
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200)
         daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)  # its image takes more now

@@ -92,6 +92,13 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
     int scan = fds[0];
     if (read(scan, what, sizeof what - 1) < 0)
         _exit(9);
+    if (strcmp(what, "silent") == 0)
+        _exit(3);
+    if (strcmp(what, "silent once") == 0) {
+        path_find(mark, scan, "mark");
+        if (open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0)
+            _exit(3);
+    }
     /* The second of these reports nothing new; the third and fourth are not valid progress of this kind. */
     for (int i = 0; i < 2; i++)
         say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.25, "step",

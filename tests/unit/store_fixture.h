@@ -2,6 +2,7 @@
 #ifndef MRIRECON_TESTS_STORE_FIXTURE_H
 #define MRIRECON_TESTS_STORE_FIXTURE_H
 
+#include "daemon/base/clock.h"
 #include "daemon/store/store.h"
 #include "tests/unit/folder.h"
 
@@ -12,12 +13,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct fixture {
     char folder[FOLDER], path[48];
     struct store *store;
 };
+
+/* Wait until the wall clock, by which the store tells the times of jobs, has advanced by so many milliseconds. */
+static inline void moments_pass(int milliseconds)
+{
+    const int64_t end = clock_milliseconds() + milliseconds;
+    while (clock_milliseconds() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
 
 static inline int setup(void **state)
 {

@@ -113,6 +113,44 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
     }
 }
 
+/* A worker that dies before it reports anything of the job that it is given may have died of the one that it computed
+ * ahead: the job is not charged with that, once. */
+static void a_job_is_not_charged_with_what_was_computed_ahead(void **state)
+{
+    struct fixture *f = *state;
+    const struct {
+        const char *what;
+        enum job_state state;
+        int attempts, deaths;
+    } cases[] = {{"silent once", JOB_SUCCEEDED, 2, 0}, {"silent", JOB_FAILED, 3, 1}};
+    for (int i = 0; i < 2; i++) {
+        struct worker_status status[WORKERS_MAX];
+        struct spool_file file;
+        struct job ahead = {.parameters = json_object(), .formats = json_array()};
+        char id[JOB_ID];
+        int scan;
+        do
+            moment();
+        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+        assert_int_equal(spool_append(&file, "good", 4), 0);
+        strcpy(ahead.id, file.id);
+        strcpy(ahead.kind, "recon");
+        assert_int_equal(spool_reopen(&file, &scan), 0);
+        scheduler_announce(f->scheduler, &ahead, scan, false);
+        noted(f, "prepare", ahead.id, 1);
+        submit(f, cases[i].what, id);
+        struct job job = reach(f, id, cases[i].state);
+        assert_int_equal(job.attempts, cases[i].attempts);
+        assert_int_equal(job.deaths, cases[i].deaths);
+        job_clear(&job);
+        noted(f, "prepare", ahead.id, 1);
+        scheduler_retract(f->scheduler, ahead.id);
+        spool_abort(&file);
+        job_clear(&ahead);
+    }
+}
+
 /* An upload that arrives while a job ends and the next begins does not displace the prefetch of the one after that. */
 static void what_is_queued_is_read_before_what_is_announced(void **state)
 {
@@ -229,6 +267,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(the_next_scan_is_read_ahead_and_stays_queued),
         WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
         WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
+        WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(what_is_queued_is_read_before_what_is_announced),
         WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
         WITH_SCHEDULER(of_two_retracted_uploads_both_are_forgotten),

@@ -243,12 +243,12 @@ static void jobs_are_found_by_name_and_time(void **state)
     submit_named(store, 2, "two", "knee 2.h5");
     submit_named(store, 3, "one", "hip%_.h5");
     submit_named(store, 4, "one", "");
-    usleep(3000);
+    moments_pass(3);
     assert_int_equal(store_time(store, &later), 0);
     take(store, 1);
     assert_int_equal(store_fail(store, id_of(1, id), err_last()), 0);
     submit_named(store, 5, "one", "KNEE");
-    usleep(3000);
+    moments_pass(3);
     assert_int_equal(store_time(store, &end), 0);
     const struct {
         struct job_filter filter;

@@ -47,7 +47,7 @@ static void what_waits_at_its_deadline_fails(void **state)
     assert_int_equal(count, 0);
     assert_int_equal(submit_with(store, 3, "a", "", 1), 0);
     assert_int_equal(submit_with(store, 4, "a", "", 20), 0);
-    usleep(30000);
+    moments_pass(30);
     assert_int_equal(store_expire(store, jobs, 2, &count), 0);
     assert_int_equal(count, 2);
     assert_string_equal(jobs[0].id, id_of(3, id));
@@ -60,7 +60,7 @@ static void what_waits_at_its_deadline_fails(void **state)
     job_clear(&job);
     assert_int_equal(state_of(store, 1), JOB_RUNNING);
     assert_int_equal(submit_with(store, 6, "a", "", 1), 0);
-    usleep(5000); /* in the past: the job is not claimed any more */
+    moments_pass(5); /* in the past: the job is not claimed any more */
     taken_in_order(store, (const int[]){2, 5}, 2);
     assert_int_equal(state_of(store, 6), JOB_QUEUED);
 }
@@ -79,7 +79,7 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(kept_bytes(f->store), 0);
     assert_int_equal(store_succeed(f->store, id_of(1, id), results, NULL), 0);
     assert_int_equal(kept_bytes(f->store), 730);
-    usleep(2000);
+    moments_pass(2);
     assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
     assert_int_equal(kept_bytes(f->store), 730 + 1002);
     assert_int_equal(store_ended(f->store, INT64_MAX, -1, ended, 4, &count), 0);
@@ -132,7 +132,7 @@ static void kept_scans_are_known_apart_from_results(void **state)
     for (int i = 1; i <= 3; i++)
         take(f->store, i);
     assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
-    usleep(2000);
+    moments_pass(2);
     assert_int_equal(store_fail(f->store, id_of(1, id), err_last()), 0);
     assert_int_equal(store_succeed(f->store, id_of(3, id), results, NULL), 0);
     json_decref(results);

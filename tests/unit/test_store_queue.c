@@ -126,13 +126,13 @@ static void a_start_knows_what_clients_were_given(void **state)
     assert_int_equal(submit_of(f->store, 1, 100, "a", PRIORITY_NORMAL, gib), 0);
     for (int i = 2; i < 10; i++)
         assert_int_equal(submit_of(f->store, i, 100, "b", PRIORITY_NORMAL, gib), 0);
-    usleep(2000); /* times are in milliseconds */
+    moments_pass(2);
     take(f->store, 0);
     assert_int_equal(store_succeed(f->store, id_of(0, id), results, NULL), 0);
     json_decref(results);
-    usleep(2000);
+    moments_pass(2);
     take(f->store, 2);
-    usleep(2000);
+    moments_pass(2);
     /* A new client starts level with b, without a claim to what a and b had before. */
     assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, gib), 0);
     assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, gib), 0);
@@ -160,7 +160,7 @@ static void the_time_of_workers_counts(void **state)
         take(f->store, first);
         if (way == 2)
             assert_int_equal(store_cancel(f->store, id_of(first, id), &before, &now), 0);
-        usleep(100000);
+        moments_pass(100);
         if (way == 0)
             assert_int_equal(store_fail(f->store, id_of(first, id), &failure), 0);
         else if (way == 1)
@@ -194,7 +194,7 @@ static void waiting_earns_priority(void **state)
     struct job job;
     char id[JOB_ID];
     assert_int_equal(submit_of(store, 1, 10, "a", PRIORITY_BATCH, 1000), 0);
-    usleep(30000);
+    moments_pass(30);
     assert_int_equal(submit_of(store, 2, 10, "a", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 3, 10, "a", PRIORITY_URGENT, 1000), 0);
     /* With an hour per step of ageing: as without ageing. */
@@ -210,7 +210,7 @@ static void waiting_earns_priority(void **state)
     taken_in_order(store, (const int[]){3, 2}, 2);
     /* No job ages beyond urgent: at that priority the clients share again, and b has not had a turn yet. */
     assert_int_equal(submit_of(store, 4, 10, "a", PRIORITY_BATCH, 1000), 0);
-    usleep(30000);
+    moments_pass(30);
     assert_int_equal(submit_of(store, 5, 10, "b", PRIORITY_URGENT, 1000), 0);
     store_set_ageing(store, 5);
     taken_in_order(store, (const int[]){5, 4}, 2);

@@ -6,7 +6,8 @@
 The store holds copies of a job of this service: nine in ten succeeded, the rest failed or were canceled; eight clients;
 names of patients' files; one accepted every minute. Beside the lists another process submits `rate` scans a second.
 Prints a line for each list: milliseconds p50, p99 and max of one client's requests on a connection that stays open, and
-of the submissions meanwhile until their 202; then the seconds that all pages of 500 take one after the other.
+of the submissions meanwhile until their 202; and the daemon's processor milliseconds for one such list, which other
+programs do not change, of ALONE requests with no submissions beside them. Then the seconds that all pages of 500 take.
 """
 import argparse
 import contextlib
@@ -21,10 +22,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import scans  # noqa: E402
-from harness import Daemon  # noqa: E402
+from harness import Daemon, wait_until  # noqa: E402
 
 STATES = (3,) * 18 + (4, 5)  # succeeded, failed, canceled (daemon/store/job.h)
-CLIENTS = 8
+CLIENTS, ALONE = 8, 50
 LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 MINUTE = 60_000  # of the store's milliseconds
 
@@ -91,6 +92,16 @@ def beside(daemon, body, rate, what):
     return found, quantiles(submitted)
 
 
+def processor(daemon, query):
+    """The daemon's processor milliseconds for one list."""
+    busy = "/v1/jobs?state=queued,running&limit=1&fields=id"
+    wait_until(lambda: not daemon.get(busy).json()["jobs"], "a quiet daemon", 600)
+    client, before = Client(daemon.port), daemon.metrics()["process_cpu_seconds_total"]
+    for _ in range(ALONE):
+        client.ask("GET", f"/v1/jobs?{query}")
+    return round((daemon.metrics()["process_cpu_seconds_total"] - before) / ALONE * 1e3, 2)
+
+
 def lists(daemon, rows):
     """{what: path}. The cursor of the middle is that of a page there."""
     client, cursor = Client(daemon.port), ""
@@ -118,7 +129,8 @@ def whole(client):
 
 
 def run(rows, requests, rate):
-    with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu", keep_jobs=0, keep_bytes=0) as daemon:
+    options = {"keep_jobs": 0, "keep_bytes": 0, "idle_timeout": 3600, "header_timeout": 3600}
+    with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu", **options) as daemon:
         body = scans.radial(seed=7).bytes(folder)
         daemon.run(body)
         daemon.process.terminate()
@@ -126,13 +138,14 @@ def run(rows, requests, rate):
         fill(daemon, rows)
         daemon.restart()
         client = Client(daemon.port)
-        print(f"{rows} jobs: p50, p99, max of lists; of submissions meanwhile", flush=True)
+        print(f"{rows} jobs: p50, p99, max of lists; of submissions meanwhile; processor", flush=True)
         alone = beside(daemon, body, rate, lambda: time.sleep(requests / 30))[1]
         print(f"{'nothing':30}{'':28}{alone}", flush=True)
         for what, query in lists(daemon, rows).items():
             seconds, meanwhile = beside(daemon, body, rate, lambda query=query: [
                 client.ask("GET", f"/v1/jobs?{query}")[0] for _ in range(requests)])
-            print(f"{what:30}{quantiles(seconds)!s:28}{meanwhile}", flush=True)
+            cost = processor(daemon, query)
+            print(f"{what:30}{quantiles(seconds)!s:28}{meanwhile!s:28}{cost}", flush=True)
         (seconds, count), meanwhile = beside(daemon, body, rate, lambda: whole(client))
         print(f"{'all pages of 500, short':30}{f'{seconds:.2f} s, {count} jobs':28}{meanwhile}")
         print(f"peak memory of the daemon: {daemon.peak_memory() / 1e6:.1f} MB", flush=True)

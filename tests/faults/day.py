@@ -160,7 +160,7 @@ class Day:
             return (self.page.states == listed and all(state in FINAL for state in listed.values()) and
                     all(identity in self.book.ended for identity in list(self.book.accepted)) and
                     self.daemon.metrics()["mrirecond_deliveries_pending"] == 0)
-        wait_until(rest, "the end of all jobs and deliveries, and the page to show what the list has", 600)
+        wait_until(rest, "the end of all jobs and deliveries, and the page to show what the list has", 1800)
         self.page.close()
         watcher.join()
 

@@ -5,7 +5,9 @@ import {change, now, say} from "./store.js";
 const PAGE = 100;
 const COUNTED = 500;        // failed ones are counted up to here
 
-const touched = new Set();  // jobs whose deliveries the stream told while a page was under way: the page is older
+// Jobs whose deliveries the stream told while a page, or the count of failed ones, was under way: these are older.
+const touched = new Set();
+const recounted = new Set();
 
 const of = (job, list) => list.map((delivery) => ({...delivery, job}));
 export const keyOf = ({job, destination}) => `${job}/${destination}`;
@@ -24,6 +26,7 @@ function merged({rows, state}, job, list) {
 export function takeDeliveries(job, list) {
     const {sent, failed, outbox} = now();
     touched.add(job);
+    recounted.add(job);
     sent.set(job, list);
     const others = [...failed].filter((key) => !key.startsWith(job + "/"));
     const own = of(job, list).filter(({state}) => state === "dead").map(keyOf);
@@ -80,10 +83,10 @@ export async function reloadDeliveries() {
     if (outbox)
         listDeliveries(outbox.state);
     try {
-        touched.clear();
+        recounted.clear();
         const {deliveries} = await api.deliveries({state: "dead", limit: COUNTED});
-        change({failed: new Set(deliveries.filter(({job}) => !touched.has(job)).map(keyOf)
-            .concat([...now().failed].filter((key) => touched.has(key.split("/")[0]))))});
+        change({failed: new Set(deliveries.filter(({job}) => !recounted.has(job)).map(keyOf)
+            .concat([...now().failed].filter((key) => recounted.has(key.split("/")[0]))))});
     } catch {
         // The stream says that the connection is lost.
     }

@@ -452,8 +452,10 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         return 1;
     if (hello_send(&worker) != 0)
         return 1;
-    if (pthread_create(&thread, NULL, reader, &worker) != 0)
+    if (thread_start(&thread, reader, &worker, "reads the daemon's messages") != 0) {
+        failed_send(&worker, "", true, false);
         return 1;
+    }
     for (struct order order; status == 0 && (order = order_wait(&worker)).message;) {
         int fatal = job_run(&worker, &order);
         json_decref(order.message);

@@ -2,15 +2,13 @@
 #include "recon/particle/particles.h"
 
 #include "gridding/base/err.h"
+#include "recon/codec/sealed.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
-enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+enum { ALIGNMENT = 64 };
 
 static int bad(const char *what)
 {
@@ -81,22 +79,13 @@ static const void *column(const char *base, const struct particles_header *h, en
 
 int particles_open(struct particles *out, int fd)
 {
-    struct stat status;
-    if (fstat(fd, &status) != 0)
-        return err_set(ERR_DECODER_DIED, "The decoder's particles cannot be inspected (%s).", strerror(errno));
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS)
-        return bad("not sealed");
-    if ((uint64_t)status.st_size < sizeof(struct particles_header))
-        return bad("size");
-    /* Private: kernels before 6.7 map no write-sealed memfd shared. Nothing is written, so nothing is copied. */
-    size_t bytes = (size_t)status.st_size;
-    const char *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (base == MAP_FAILED)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Decoded particles (%zu bytes) cannot be mapped (%s).",
-                             bytes, strerror(errno));
+    const char *base;
+    size_t bytes;
+    int rc = sealed_map(&base, &bytes, fd, sizeof(struct particles_header), "particles", bad);
+    if (rc != 0)
+        return rc;
     const struct particles_header *h = (const void *)base;
-    int rc = header_check(h, bytes);
+    rc = header_check(h, bytes);
     if (rc == 0) {
         struct particles particles = {
             .header = h,

@@ -1,15 +1,15 @@
 /* Opens a flat scan. The process that wrote it parsed hostile bytes, so every number in it is checked. */
 #include "gridding/base/err.h"
+#include "recon/codec/sealed.h"
 #include "recon/scan/scan_check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+enum { ALIGNMENT = 64 };
 
 int scan_invalid(const char *what)
 {
@@ -167,24 +167,16 @@ static int parts_open(struct scan *out, const char *base, int upload, uint64_t u
 
 int scan_open(struct scan *out, int fd, int upload)
 {
-    struct stat status, file = {.st_size = 0};
-    if (fstat(fd, &status) != 0)
-        return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be inspected (%s).", strerror(errno));
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS)
-        return scan_invalid("not sealed");
-    if ((uint64_t)status.st_size < sizeof(struct scan_header))
-        return scan_invalid("size");
-    /* Private: kernels before 6.7 map no write-sealed memfd shared. Nothing is written, so nothing is copied. */
-    size_t bytes = (size_t)status.st_size;
-    const char *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (base == MAP_FAILED)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The decoded scan (%zu bytes) cannot be mapped (%s).",
-                             bytes, strerror(errno));
+    struct stat file = {.st_size = 0};
+    const char *base;
+    size_t bytes;
+    int rc = sealed_map(&base, &bytes, fd, sizeof(struct scan_header), "scan", scan_invalid);
+    if (rc != 0)
+        return rc;
     const struct scan_header *h = (const void *)base;
     if (upload >= 0 && (fstat(upload, &file) != 0 || !S_ISREG(file.st_mode)))
         file.st_size = 0;
-    int rc = h->magic != SCAN_MAGIC ? scan_invalid("magic number") : 0;
+    rc = h->magic != SCAN_MAGIC ? scan_invalid("magic number") : 0;
     if (rc == 0 && h->total_bytes != bytes)
         rc = scan_invalid("size");
     if (rc == 0)

@@ -228,21 +228,21 @@ static int put_number(struct archive *archive, uint64_t value, size_t bytes)
     return put(archive, &value, bytes);
 }
 
-struct field {
+struct zip_field {
     uint64_t value;
     size_t bytes;
 };
 
-static int put_fields(struct archive *archive, const struct field *field, size_t count)
+static int put_fields(struct archive *archive, const struct zip_field *field, size_t count)
 {
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = put_number(archive, field[i].value, field[i].bytes);
     return rc;
 }
-#define PUT_FIELDS(archive, ...)                             \
-    put_fields(archive, (const struct field[]){__VA_ARGS__}, \
-               sizeof((const struct field[]){__VA_ARGS__}) / sizeof(struct field))
+#define PUT_FIELDS(archive, ...)                                 \
+    put_fields(archive, (const struct zip_field[]){__VA_ARGS__}, \
+               sizeof((const struct zip_field[]){__VA_ARGS__}) / sizeof(struct zip_field))
 
 enum { ZIP64 = 45 }; /* version needed to extract */
 

@@ -1,7 +1,7 @@
 #include "recon/mri/recon_ahead.h"
-#include "recon/mri/recon_iterative.h"
 #include "recon/mri/recon_made.h"
 #include "recon/mri/recon_parts.h"
+#include "recon/mri/series_window.h"
 
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"

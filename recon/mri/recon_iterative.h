@@ -29,19 +29,6 @@ int series_frames(struct iterative *it, size_t lead);
 /* Whether image `f` is the first of its series: images that differ only in time. */
 bool series_leads(const struct recon_job *job, size_t f);
 
-/* Images [first, first + count) of a series are solved together, and [from, until) of them are kept: not those at an
- * edge of the window, whose neighbours in time are missing. */
-struct series_window {
-    size_t first, count, from, until;
-};
-
-/* The window that gives the images from `done` on, of a series of `images`; of at most `most` images, 0: all. `more`:
- * the series will have more images. False: it is not complete. */
-bool series_window(struct series_window *out, size_t done, size_t images, size_t most, bool more);
-
-/* The number of images of which a window is complete, where more than `images` will come. */
-size_t series_complete(size_t images, size_t most);
-
 /* Set g->longest and g->kernels. Fails with ERR_BAD_PARAMETER (the scan is not a series), ERR_COILS_DIFFER,
  * ERR_NO_MEMORY. */
 int series_sizes(struct gridder *g);

@@ -9,6 +9,7 @@
  * Coil images are gridded twice, once for the maps and once for b: those of all t together would need more memory than
  * everything else. Images on one trajectory share its normal operator's kernel. */
 #include "recon/mri/recon_iterative_inner.h"
+#include "recon/mri/series_window.h"
 
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
@@ -79,39 +80,6 @@ static int hash_compare(const void *pa, const void *pb)
     return (a > b) - (a < b);
 }
 
-/* ---- windows ---- */
-
-enum { MARGIN = 8 }; /* a window's edge, of which the images are another's to give, is such a part of it */
-
-static size_t margin_of(size_t most)
-{
-    return most < 2 * MARGIN ? 1 : most / MARGIN;
-}
-
-bool series_window(struct series_window *out, size_t done, size_t images, size_t most, bool more)
-{
-    const size_t first = most > 0 && done > 0 ? done - margin_of(most) : 0;
-    const bool last = most == 0 || first + most + !more > images;
-    if (last && more)
-        return false;
-    if (last)
-        *out = (struct series_window){.count = most > 0 && most < images ? most : images};
-    else
-        *out = (struct series_window){.first = first, .count = most};
-    out->first = last ? images - out->count : first;
-    out->from = done;
-    out->until = last ? images : first + most - margin_of(most);
-    return true;
-}
-
-size_t series_complete(size_t images, size_t most)
-{
-    struct series_window window = {.until = 0};
-    while (most > 0 && series_window(&window, window.until, images, most, true))
-        ;
-    return window.until;
-}
-
 /* The number of different trajectories among all images, of which at most `longest` are kept at a time. */
 static int kernels_count(struct gridder *g)
 {
@@ -163,7 +131,7 @@ int series_sizes(struct gridder *g)
         recon_report_decide(job, "time", repetition ? "repetition" : "phase",
                             "Images that differ only in the %s are solved together, %zu at a time; windows overlap by "
                             "%zu.",
-                            time, most, 2 * margin_of(most));
+                            time, most, series_overlap(most));
     else
         recon_report_decide(job, "time", repetition ? "repetition" : "phase",
                             "%zu images, which differ only in the %s, are solved together.", g->longest, time);

@@ -161,8 +161,9 @@ static void mutants_try(const struct place *p, struct decoder *decoder, const ch
 
 static void a_damaged_file_has_one_answer(void **state)
 {
-    static const char *const bases[] = {"plain",   "item_376", "gzip_shuffle", "contiguous_new_format", "fixed_xml",
-                                        "float64", "stream",   "rrsg",         "arrays.npz",            "packed.npz"};
+    static const char *const bases[] = {"plain",      "item_376",  "gzip_shuffle", "contiguous_new_format",
+                                        "fixed_xml",  "float64",   "stream",       "rrsg",
+                                        "arrays.npz", "packed.npz"};
     const struct place *p = *state;
     struct tally tally = {0};
     struct decoder *decoder = NULL;

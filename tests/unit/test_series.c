@@ -1,5 +1,5 @@
 /* Series in time: readouts divided into images, and methods that reconstruct a series as a whole. */
-#include "recon/mri/recon_iterative.h"
+#include "recon/mri/series_window.h"
 #include "tests/unit/iterative_fixture.h"
 
 enum {

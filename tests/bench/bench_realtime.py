@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""Images of a golden-angle series that is streamed over MRD: how many a second, and how long after an image's last spoke
+each one comes back.
+
+    tests/bench/bench_realtime.py [--images 100] [--coils 16] [--matrix 192] [--spokes 21] [--pace 10] [--query QUERY] ...
+
+The series is `mrirecon simulate`'s phantom, which moves. Its spokes are sent at --pace images a second (0: as fast as they are
+taken); images are received meanwhile. Latency of an image: from sending the last of its spokes to its last byte; that of an
+image that comes before the scan has ended is live. Each --query (repeatable; frame_readouts is added) runs in a service of its
+own, after one series that is not counted. Prints a JSON object for each. MRIRECON_BIN: the programs.
+"""
+import argparse
+import json
+import os
+import statistics
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+import h5py
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import mrd  # noqa: E402
+from harness import Daemon, client  # noqa: E402
+
+
+def series(wanted, folder):
+    """The header's message, and an image's acquisitions for each image."""
+    path = f"{folder}/series.h5"
+    client(None, "simulate", "--trajectory", "golden", "--matrix", str(wanted.matrix), "--coils", str(wanted.coils), "--readouts",
+           str(wanted.images * wanted.spokes), "--motion", str(max(1, wanted.images // 24)), "--noise", "0.01", "--out", path)
+    with h5py.File(path) as file:
+        xml, rows = file["dataset/xml"][0], file["dataset/data"][:]
+    spokes = [struct.pack("<H", 1008) + row["head"].tobytes() + row["traj"].tobytes() + row["data"].tobytes() for row in rows]
+    return (struct.pack("<HI", 3, len(xml)) + xml,
+            [b"".join(spokes[i:i + wanted.spokes]) for i in range(0, len(spokes), wanted.spokes)])
+
+
+def streamed(daemon, wanted, query, header, images):
+    """Times at which each image's last spoke was sent, and its last byte received; and that of CLOSE."""
+    came = []
+    with mrd.Session(daemon, timeout=600) as session:
+        def receive():
+            for number, _ in mrd.read_messages(session.take):
+                assert number == mrd.IMAGE, number
+                came.append(time.monotonic())
+        session.send(mrd.text(mrd.CONFIG_TEXT, f"{query}&frame_readouts={wanted.spokes}"), header)
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        sent, began = [], time.monotonic()
+        for number, image in enumerate(images):
+            if wanted.pace:
+                time.sleep(max(0, began + (number + 1) / wanted.pace - time.monotonic()))
+            session.send(image)
+            sent.append(time.monotonic())
+        closed = time.monotonic()
+        session.send(struct.pack("<H", 4))
+        receiver.join()
+    assert len(came) == len(images), (len(came), len(images))
+    return began, sent, came, closed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, fallback in (("images", 100), ("coils", 16), ("matrix", 192), ("spokes", 21)):
+        parser.add_argument("--" + name, type=int, default=fallback)
+    parser.add_argument("--pace", type=float, default=10)
+    parser.add_argument("--query", action="append")
+    parser.add_argument("--devices", default="cpu")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        header, images = series(wanted, folder)
+    for query in wanted.query or ["kind=recon"]:
+        with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
+            streamed(daemon, wanted, query, header, images[:max(30, wanted.spokes)])
+            began, sent, came, closed = streamed(daemon, wanted, query, header, images)
+        latency = sorted(1000 * (b - a) for a, b in zip(sent, came))
+        print(json.dumps({"query": query, "images": len(images), "images_a_second": round(len(images) / (came[-1] - began), 2),
+                          "live": sum(b < closed for b in came), "latency_ms": round(statistics.median(latency), 1),
+                          "latency_p95_ms": round(latency[int(0.95 * (len(latency) - 1))], 1),
+                          "latency_most_ms": round(latency[-1], 1)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,5 @@
-/* plans.h: plans of the NUFFT at random, on any device, and the error of their images against double sums: whatever the
- * samples' places and values and the scale of both. One file of a program includes it. */
+/* plans.h: random NUFFT plans on any device, and the error of their images against double sums, for any positions and
+ * values of samples and any scale of both. Included by one source file of a program. */
 #ifndef MRIRECON_TEST_PLANS_H
 #define MRIRECON_TEST_PLANS_H
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Zeros; free() them. */
+/* Zeroed memory; the caller frees it. */
 static void *plan_memory(size_t count, size_t bytes)
 {
     void *memory = calloc(count + 1, bytes);
@@ -20,14 +20,14 @@ static void *plan_memory(size_t count, size_t bytes)
     return memory;
 }
 
-/* CELL to POINT: all samples in one cell, around the edge or a corner of k-space, in one point; MIXED: half of them. */
+/* CELL to POINT: all samples in one cell, around the edge or a corner of k-space, at one point; MIXED: half of them. */
 enum place { CELL, EDGE, CORNER, POINT, MIXED, UNIFORM, SPOKES, PLACES };
 enum values { RANDOM, ONE_SIGN, CORNER_PIXEL, CENTRE_PIXEL, VALUES };
 
 struct plan_case {
     int dim, n[3], width;
     enum nufft_kernel kernel;
-    enum nufft_method method;              /* 0: the plan's choice */
+    enum nufft_method method;              /* 0: chosen by the plan */
     double oversampling, tolerance, scale; /* scale: of the data */
     size_t samples;
     enum place place;
@@ -38,7 +38,7 @@ struct plan_case {
 static const char *const place_name[] = {"cell", "edge", "corner", "point", "mixed", "uniform", "spokes"};
 static const char *const values_name[] = {"random", "one sign", "corner pixel", "centre pixel"};
 
-/* Numbers of samples and scales of the data up to, and from, those given. */
+/* At most `most_samples` samples, with data scaled by at least `least_scale`. */
 static struct plan_case case_make(uint64_t seed, double most_samples, double least_scale)
 {
     const double scales[] = {1, 1, least_scale, 1e30};
@@ -107,7 +107,7 @@ static struct c32 value_of(const struct plan_case *c, const float *k, size_t m)
 
 enum { LINES_MOST = 24 };
 
-/* The pixels of an axis that are compared: all of few, else some from edge to edge. */
+/* The pixels of an axis that are compared: all if there are few, else some from edge to edge. */
 static int lines_of(const struct plan_case *c, int d, int *line)
 {
     const int most = c->dim == 2 ? LINES_MOST : 9, n = c->n[d], count = n <= most ? n : most;
@@ -144,7 +144,7 @@ static void sum_pixels(const struct plan_case *c, const float *k, const struct c
     }
 }
 
-/* Relative to the image or, where its sums cancel by chance, to what they come to in the mean over random places. */
+/* Relative to the image, or to its expected size over random positions if the sums cancel by chance. */
 static double adjoint_error(const struct plan_case *c, const float *k, const struct c32 *data, const struct c32 *image)
 {
     int line[3][LINES_MOST] = {{0}}, count[3] = {1, 1, 1};
@@ -170,7 +170,7 @@ static double adjoint_error(const struct plan_case *c, const float *k, const str
 
 /* ---- plans ---- */
 
-/* Makes the plan and its image: what the plan says of itself, and the image's error. On failure err_last() says why. */
+/* Make the plan and its image; returns the plan's properties and the image's error. On failure err_last() says why. */
 static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_info *info, double *error)
 {
     const size_t pixels = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
@@ -215,10 +215,10 @@ static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_inf
     return rc;
 }
 
-/* A line: `what`, the error over what was expected, and which plan it is. */
+/* Print a line: `what`, the error divided by the estimate, and the plan. */
 static void plan_tell(const char *what, const struct plan_case *c, const struct nufft_info *info, double error)
 {
-    printf("# %s%.3f of what was expected: error %.3g, %d-D, %d x %d x %d on %d x %d x %d, %s, %d products, %s, width "
+    printf("# %s%.3f of the estimate: error %.3g, %d-D, %d x %d x %d on %d x %d x %d, %s, %d products, %s, width "
            "%d, oversampling %.3f, tolerance %.1g, %s, %s, %zu samples, scale %g\n",
            what, error / info->expected_error, error, c->dim, c->n[0], c->n[1], c->n[2], info->grid[0], info->grid[1],
            info->grid[2], nufft_method_name(info->method), info->products,
@@ -232,12 +232,12 @@ static int ratio_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of how many plans the error is so small a part of what was expected: a bound that is much too large shows here. */
+/* The distribution of error over estimate, printed so that an estimate that is far too large is noticed. */
 static void ratios_tell(double *ratio, int plans)
 {
     static const double part[] = {0.05, 0.25, 0.5, 0.75, 0.95};
     qsort(ratio, (size_t)plans, sizeof *ratio, ratio_compare);
-    printf("# error over what was expected:");
+    printf("# error divided by its estimate:");
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         printf("%s %.0f %% of plans below %.3f", i ? "," : "", 100 * part[i], ratio[(int)(part[i] * (plans - 1))]);
     printf("\n");
@@ -247,10 +247,10 @@ struct plan_search {
     int plans;
     uint64_t seed;
     double most_samples, least_scale;
-    bool all; /* tell every plan, else those that err by more than they expect, and the worst */
+    bool all; /* print every plan, else those that exceed their estimate and the worst */
 };
 
-/* Plans at random, from a seed on: how many err by more than they expect, or -1 where one could not be made. */
+/* Try random plans from a seed on; returns how many exceed their estimate, or -1 if one could not be made. */
 static int plans_try(struct dev *dev, const struct plan_search *search, double *worst)
 {
     struct plan_case worst_case = {0};

@@ -1,4 +1,4 @@
-/* random.h: the numbers that tests and benchmarks are made of: the same on every run and machine. */
+/* random.h: pseudo-random numbers for tests and benchmarks: the same on every run and machine. */
 #ifndef MRIRECON_RANDOM_H
 #define MRIRECON_RANDOM_H
 
@@ -14,19 +14,19 @@ static inline uint64_t splitmix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Of number `seed`, in (0, 1). */
+/* Uniform in (0, 1), from number `seed`. */
 static inline double uniform(uint64_t seed)
 {
     return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-/* Of numbers 2 seed + 1 and 2 seed + 2; mean 0, standard deviation 1. */
+/* Gaussian with mean 0 and standard deviation 1, from numbers 2 seed + 1 and 2 seed + 2. */
 static inline double gaussian(uint64_t seed)
 {
     return sqrt(-2 * log(uniform(2 * seed + 1))) * cos(2 * M_PI * uniform(2 * seed + 2));
 }
 
-/* The next of a sequence (xorshift64*, doi:10.1145/2845077), in [0, 1); a state other than 0. */
+/* The next number of a sequence in [0, 1) (xorshift64*, doi:10.1145/2845077); the state must not be 0. */
 static inline double uniform_next(uint64_t *state)
 {
     *state ^= *state >> 12;

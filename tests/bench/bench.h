@@ -1,4 +1,4 @@
-/* bench.h: what the benchmarks share: time, medians, trajectories with fixed seeds. A failure ends the program. */
+/* bench.h: shared by the benchmarks: time, medians, trajectories with fixed seeds. A failure ends the program. */
 #ifndef MRIRECON_BENCH_H
 #define MRIRECON_BENCH_H
 
@@ -20,7 +20,7 @@ static inline void must(int code, const char *what)
     }
 }
 
-/* free() it. */
+/* Zeroed memory; the caller frees it. A failed allocation ends the program. */
 static inline void *take(size_t bytes)
 {
     void *memory = malloc(bytes ? bytes : 1);
@@ -35,7 +35,7 @@ static inline int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* Sorts the values. */
 static inline double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, by_value);
@@ -63,8 +63,8 @@ static inline void golden_sample(size_t readout, size_t m, double k[2])
     k[1] = r * sin(angle);
 }
 
-/* Sample m of those at random, on axis d: uniform in [-0.5, 0.5), or with a deviation > 0 Gaussian, drawn again where
- * out of range. */
+/* Sample m of random positions, on axis d: uniform in [-0.5, 0.5), or Gaussian if deviation > 0, drawn again if out of
+ * range. */
 static inline double random_sample(size_t m, int d, double deviation)
 {
     uint64_t seed = (m * 3 + (size_t)d) * 64;

@@ -1,10 +1,10 @@
-/* bench_fft: the FFT's passes of a grid beside cuFFT's transform of it: JSON lines, one for each size.
+/* bench_fft: the project's FFT passes over a grid compared with cuFFT's transform: JSON lines, one for each size.
  *
- *   bench_fft [LIBCUFFT]     libcufft.so.12 by default: loaded where it is, as the product does not link it
+ *   bench_fft [LIBCUFFT]     libcufft.so.12 by default: loaded if present, because the product does not link it
  *
- * Grids of n^2 x batch or n^3 cells, in place, medians of 11 after 3. own_ms: all cells; pruned_ms: of each axis 2/3
- * are kept, as of an image at an oversampling of 1.5; cufft_ms: an inverse transform of all cells, not cropped.
- * `known`: sizes that the compiler knew. */
+ * Grids of n^2 x batch or n^3 cells, in place, medians of 11 after 3. own_ms: all cells; pruned_ms: 2/3 of each axis
+ * are kept, as for an image with an oversampling of 1.5; cufft_ms: an inverse transform of all cells, without cropping.
+ * `known`: whether the size was a compile-time constant. */
 #include "gridding/base/dev.h"
 #include "gridding/fft/fft_gpu.cuh"
 

@@ -1,9 +1,9 @@
-/* Ingest: how long decoding a large scan takes, beside reading its file and writing its samples flat once.
+/* Ingest: the time to decode a large scan, compared with reading its file and writing its samples flat once.
  *
  *   bench_ingest [ACQUISITIONS]      (20000: 1.4 GB; of 512 samples, 16 coils, 3-D trajectory; chunks of 1 as
  * libismrmrd's)
  *
- * MRIRECON_BIN: folder of mrirecon-codec (build/bin). The file is written under TMPDIR and deleted. One JSON line a
+ * MRIRECON_BIN: folder of mrirecon-codec (build/bin). The file is written under TMPDIR and deleted. One JSON line per
  * run. */
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
@@ -20,7 +20,7 @@
 
 enum { PIECE = 64 << 10, RUNS = 5 };
 
-/* Processor seconds of this process and its ended children: what a busy machine does not stretch. */
+/* Processor seconds of this process and its ended children, which do not depend on the load of the machine. */
 static double cpu(void)
 {
     struct rusage self, children;
@@ -31,7 +31,8 @@ static double cpu(void)
                            children.ru_stime.tv_usec);
 }
 
-/* Read the file as cat does; with `flat` >= 0, write it into a memfd as well: the least any flattening does. */
+/* Read the file as cat does; if `flat` >= 0, also write it into a memfd, which is the least that any flattening
+ * does. */
 static double copy_time(int fd, int flat)
 {
     char *piece = malloc(PIECE);

@@ -1,5 +1,5 @@
-/* Surfaces of molecules (recon/mesh/): what extracting, measuring, drawing and writing one take. One line of JSON for
- * each lattice: the least of three, seconds of the clock.
+/* Surfaces of molecules (recon/mesh/): the time to extract, measure, draw and write one. One JSON line per lattice: the
+ * minimum of three runs, in seconds of wall-clock time.
  *
  *   bench_mesh [threads] */
 #include "recon/mesh/mesh.h"
@@ -10,8 +10,8 @@
 
 enum { RUNS = 3, ATOMS = 3000 };
 
-/* ATOMS blobs of radius 1.7 at random in a cube of 36 angstroms, as dense as proteins are with their hydrogens; summed
- * the plain way, which is not measured. */
+/* ATOMS random blobs of radius 1.7 in a cube of 36 angstroms, as dense as proteins with their hydrogens, summed by a
+ * plain loop that is not timed. */
 static float *density(size_t nodes, double spacing)
 {
     float *value = take(nodes * nodes * nodes * sizeof *value);

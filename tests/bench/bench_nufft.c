@@ -105,7 +105,7 @@ static size_t pixels_of(const struct bench_case *c)
     return (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
 }
 
-/* Of the last transform of the batch. */
+/* Error of the last transform of the batch. */
 static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
 {
     double off = 0, all = 0;
@@ -143,7 +143,7 @@ struct options {
     bool error, cpu, search;
 };
 
-/* Seconds that plans took to make. */
+/* Seconds that creating plans took. */
 struct creation {
     double first, median;
 };
@@ -171,7 +171,7 @@ static void report(const struct options *o, const struct bench_case *c, struct d
     fflush(stdout);
 }
 
-/* The normal operator on device_image against `expected`, which forward and adjoint made of it. */
+/* The normal operator's result on device_image compared with `expected`, computed with forward and adjoint. */
 static void run_normal(struct dev *dev, const struct options *o, const struct bench_case *c,
                        const struct nufft_params *params, const float *k, const struct c32 *device_image,
                        struct c32 *device_result, const struct c32 *expected, double *times)
@@ -207,14 +207,14 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 enum { PURPOSES = 3 };
 static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
 
-/* The fastest plan of a search for a purpose. */
+/* The fastest plan that the search found for a purpose. */
 struct fastest {
     double seconds;
     struct nufft_info info;
 };
 
-/* Medians of an adjoint, a forward transform, and their sum; false: the plan is not the method asked for, does not keep
- * the tolerance, or one of the two takes more than twice as long as the fastest. */
+/* Median times of an adjoint, a forward transform, and their sum. Returns false if the plan does not use the requested
+ * method or does not meet the tolerance, or if one of the two takes more than twice as long as the fastest. */
 static bool time_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
                       const struct fastest best[PURPOSES], struct c32 *data, struct c32 *image, struct nufft_info *info,
                       double seconds[PURPOSES])
@@ -268,7 +268,7 @@ static void tell_plan(const struct bench_case *c, double tolerance, const struct
     fflush(stdout);
 }
 
-/* The plans that are chosen, one for each purpose, into ours[] and best[]. */
+/* The plans chosen by default, one per purpose, into ours[] and best[]. */
 static bool time_chosen(struct dev *dev, const struct bench_case *c, struct nufft_params params, const float *k,
                         struct c32 *data, struct c32 *image, struct fastest ours[PURPOSES],
                         struct fastest best[PURPOSES])
@@ -322,7 +322,7 @@ static void search(struct dev *dev, const struct bench_case *c, double tolerance
 
 /* ---- a case ---- */
 
-/* The last of some plans, what it is, and what making them took. */
+/* Creates several plans and returns the last; records its properties and the times of creation. */
 static struct nufft *make_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params,
                                const float *k, struct nufft_info *info, struct creation *create)
 {
@@ -391,7 +391,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
             times[i < 0 ? 0 : i] = clock_seconds() - start;
         }
         report(o, c, dev, params.tolerance, "forward", method, &info, create, times, NAN);
-        /* What the normal operator is compared with: adjoint(forward(image)). */
+        /* The normal operator is compared with adjoint(forward(image)). */
         must(nufft_adjoint(plan, c->batch, device_back, device_back_image), "nufft_adjoint");
         must(dev_download(dev, back, device_back_image, image_bytes), "dev_download");
         nufft_free(plan);
@@ -408,7 +408,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     free(back);
 }
 
-/* Whether `name` is one of the list's, which commas part. */
+/* Whether `name` is in the comma-separated list. */
 static bool named(const char *list, const char *name)
 {
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)

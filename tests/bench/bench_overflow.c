@@ -1,5 +1,5 @@
-/* Bins of a depth on a GPU, with what lies past it gridded by the CPU: what every depth takes, what the plan chooses
- * for itself, and what cutting heavy bins on the GPU takes. JSON lines.
+/* Bins of limited depth on a GPU, with the overflow gridded by the CPU: the time for every depth, for the depth that
+ * the plan chooses, and for dividing heavy bins on the GPU instead. JSON lines.
  *
  *   bench_overflow [--scans kgu] [--samples 2000000] [--size 128] [--coils 1] [--tolerance 1e-3] [--radial] [--runs 7]
  *
@@ -45,7 +45,7 @@ static void fill_k(char scan, const struct options *o, float *k)
     }
 }
 
-/* Make a plan, run it, print a line; the median time. */
+/* Make a plan, run it and print a line; returns the median time. */
 static double measure(const struct bench *b, enum nufft_overflow overflow, int depth, const char *name,
                       struct nufft_info *info)
 {

@@ -1,8 +1,8 @@
 /* Sums over pairs of points and counts of distances on a GPU: forces between bodies that are spread evenly, of a
- * Plummer sphere, half and half, and all in one bin. One line of JSON each: milliseconds of points being made, of the
- * first sum (which sorts them into cells) and of one sum (median of RUNS), wall-clock, everything on the device; pairs
- * within the cut-off, and how many of them a second; the largest error of some bodies' forces, relative to the rms of
- * forces, against double precision; whether two runs gave the same bits.
+ * Plummer sphere, half and half, and all in one bin. One JSON line each: milliseconds of wall-clock time, with
+ * everything on the device, for creating the points, for the first sum (which sorts them into cells) and for one sum
+ * (median of RUNS); pairs within the cut-off, and pairs per second; the largest error of some bodies' forces against
+ * double precision, relative to the rms of forces; whether two runs gave the same bits.
  *
  *   bench_pairs_gpu [share of the points, 1] [positions.npy: float32 [n][3]; -: none] [a word: only cases whose name
  *                   has it] */
@@ -24,11 +24,11 @@ enum spread { EVEN, PLUMMER, HALF, ONE_BIN };
 struct problem {
     const char *name;
     size_t count;
-    double neighbours; /* that an even spread has within reach */
-    double error;      /* of the law */
+    double neighbours; /* within reach of an evenly spread point */
+    double error;      /* of the fitted law */
     enum spread spread;
     bool potential;
-    int bins; /* of counts; 0: forces */
+    int bins; /* number of intervals for counts; 0: forces */
 };
 
 static void must(int rc)
@@ -47,7 +47,7 @@ static void *take(size_t count, size_t bytes)
     return memory;
 }
 
-/* Of Plummer's sphere (1911): radius a (u^(-2/3) - 1)^(-1/2), a = 0.05, around the middle of the box. */
+/* Position i of Plummer's sphere (1911): radius a (u^(-2/3) - 1)^(-1/2), a = 0.05, around the middle of the box. */
 static void sphere_place(size_t i, double to[3])
 {
     const double u = uniform(3 * i), z = 2 * uniform(3 * i + 1) - 1, phi = 2 * M_PI * uniform(3 * i + 2);
@@ -57,7 +57,7 @@ static void sphere_place(size_t i, double to[3])
     to[2] = 0.5 + r * z;
 }
 
-/* In a periodic box of side 1. */
+/* Positions in a periodic box of side 1. */
 static float *places(const struct problem *p)
 {
     float *at = take(3 * p->count, sizeof *at);
@@ -74,7 +74,7 @@ static float *places(const struct problem *p)
     return at;
 }
 
-/* What erf leaves of 1 / r and its force, 6 r_s the reach. */
+/* The long-range part, by erf, of the force of 1 / r, with 6 r_s = reach. */
 static double far_force(const void *of, double t)
 {
     const double root = 1.1283791670955126, reach = *(const double *)of, a = 3 / reach, r = reach * sqrt(1 - t);
@@ -187,7 +187,7 @@ static void measure(struct dev *dev, const struct problem *problem, float *at)
                                          .inputs = n,
                                          .at = at};
     must(range_points_create(&r.points, dev, &params, NULL));
-    range_points_free(r.points); /* the device's memory pool is filled */
+    range_points_free(r.points); /* the first sum fills the device's memory pool */
     begun = clock_seconds();
     must(range_points_create(&r.points, dev, &params, NULL));
     const double made = clock_seconds() - begun;
@@ -223,7 +223,7 @@ static void measure(struct dev *dev, const struct problem *problem, float *at)
     free(results[1]);
 }
 
-/* Positions of a file, into the box. */
+/* Positions from a file, scaled into the box. */
 static float *file_places(const char *path, size_t *count)
 {
     unsigned char head[10] = {0};

@@ -1,9 +1,9 @@
-/* Sums of limited range on the CPU against straightforward loops over cell lists, -O3 as the engine is: CutCP, blobs,
- * forces, pair counts; of points that are spread evenly, of points of a Plummer sphere, and all in one bin. One line of
- * JSON each: seconds of processor time, of all threads (the least of three), wall-clock seconds of the engine's sum,
- * and how far the two lie apart.
+/* Sums of limited range on the CPU compared with straightforward loops over cell lists, compiled with -O3 like the
+ * engine: CutCP, blobs, forces, pair counts; for evenly spread points, points of a Plummer sphere, and points all in
+ * one bin. One JSON line each: processor seconds of all threads (the minimum of three runs), wall-clock seconds of the
+ * engine's sum, and the difference of the results.
  *
- *   bench_sums [threads [NAME]]   NAME: of sums whose names contain it only */
+ *   bench_sums [threads [NAME]]   NAME: only sums whose names contain it */
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
 #include "tests/random.h"
@@ -15,15 +15,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { RUNS = 3 }; /* of which the quickest counts */
+enum { RUNS = 3 }; /* the fastest counts */
 
-/* ---- the straightforward way: cells as long as the reach, points sorted into them ---- */
+/* ---- the straightforward loops: cells as long as the reach, with the points sorted into them ---- */
 
 struct cells {
     int n[3];
     float edge[3];
     int *first;
-    float *at; /* [4][..]: x, y, z, value, by cells */
+    float *at; /* [4][..]: x, y, z, value, sorted by cell */
 };
 
 struct problem {
@@ -69,7 +69,7 @@ static struct cells cells_make(const struct problem *p)
     return c;
 }
 
-/* The cells around a place, one after the other: CELL is what is done with cell `run`. */
+/* Executes CELL for each cell `run` around a position. */
 #define AROUND(C, P, ...)                                                                                      \
     for (int dz = -1; dz <= 1; dz++)                                                                           \
         for (int dy = -1; dy <= 1; dy++)                                                                       \
@@ -86,7 +86,7 @@ static struct cells cells_make(const struct problem *p)
                 }                                                                                              \
             }
 
-/* The place of a node of the lattice. */
+/* The position of a lattice node. */
 static void node_at(const struct problem *p, size_t node, float at[3])
 {
     const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
@@ -127,7 +127,7 @@ static void plain_blob(const struct problem *p, const struct cells *c, float *ou
     }
 }
 
-/* Cut off at the cube around the sphere, as kind blob does by default. */
+/* Cut off at the cube around the sphere, which is kind blob's default. */
 static void plain_cube(const struct problem *p, const struct cells *c, float *out)
 {
 #pragma omp parallel for schedule(dynamic, 64)
@@ -146,7 +146,7 @@ static void plain_cube(const struct problem *p, const struct cells *c, float *ou
 static void plain_force(const struct problem *p, const struct cells *c, float *out)
 {
     float rc2 = p->reach * p->reach, a = 3 / p->reach;
-    /* In the order of cells: neighbours find their partners in the cache. */
+    /* In the order of cells, so that neighbours find their partners in the cache. */
 #pragma omp parallel for schedule(dynamic, 64)
     for (size_t i = 0; i < p->count; i++) {
         const float *at = c->at + 5 * i;
@@ -194,7 +194,7 @@ static double blob_value(const void *of, double t)
     return exp(-2.5 * (2.17 * 2.17 * (1 - t) - 1));
 }
 
-/* Along an axis; the points' values are what is left, exp(2.5). */
+/* The factor along one axis; the points' values contain the remaining factor exp(2.5). */
 static double cube_value(const void *of, double t)
 {
     (void)of;
@@ -234,7 +234,8 @@ static void check(int rc)
 
 enum spread { EVEN, PLUMMER, ONE_BIN };
 
-/* Of number i, in units of a box's length. Plummer (1911): radius a (u^(-2/3) - 1)^(-1/2), a a twentieth of the box. */
+/* Coordinate of point i, in units of the box's side. Plummer (1911): radius a (u^(-2/3) - 1)^(-1/2), with a a twentieth
+ * of the box. */
 static double place_of(enum spread spread, size_t i, int d)
 {
     if (spread == EVEN)
@@ -277,7 +278,7 @@ struct task {
     int bins;
 };
 
-/* Two floats a point or node, or counts. */
+/* Two floats per point or node, or counts. */
 static void engine(const struct task *t, float *out, uint64_t *counts)
 {
     if (t->bins > 0) {
@@ -302,7 +303,7 @@ static void task_free(struct task *t)
     free(t->p.scale);
 }
 
-static const char *wanted; /* NULL: all */
+static const char *wanted; /* NULL: all sums */
 
 static void run(struct task *t, struct dev *dev, void (*plain)(const struct problem *, const struct cells *, float *))
 {
@@ -347,7 +348,7 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
         apart += pow((double)ours[i] - (double)theirs[i], 2);
         size += pow((double)theirs[i], 2);
     }
-    /* The loop's points are in the order of its cells: their sums of squares are compared. */
+    /* The loop's points are in the order of its cells, so sums of squares are compared. */
     if (t->bins == 0 && strcmp(t->kind, "pairs") == 0) {
         double first = 0, second = 0;
         for (size_t i = 0; i < 3 * p->count; i++) {
@@ -375,7 +376,7 @@ static const char *name_of(const char *sum, const char *spread, char text[64])
     return text;
 }
 
-/* All sums of one spread; crowds have many partners, and are smaller. */
+/* All sums of one distribution of points; crowded points have many partners, so there are fewer of them. */
 static void run_all(struct dev *dev, enum spread spread, const char *named)
 {
     static const double force_reach = 1.0;
@@ -397,7 +398,7 @@ static void run_all(struct dev *dev, enum spread spread, const char *named)
                         .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true, spread)};
     check(range_law_make(&cube.law, &(struct range_law_params){RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0}, cube_value,
                          NULL));
-    /* Blobs are not weighted: all values are the same. */
+    /* Blobs are not weighted, so all values are equal. */
     for (size_t i = 0; i < blob.p.count; i++) {
         blob.p.value[i] = 1;
         cube.p.value[i] = expf(2.5f);
@@ -419,7 +420,7 @@ static void run_all(struct dev *dev, enum spread spread, const char *named)
     }
 }
 
-/* Half of the bodies in one sphere whose density falls as Plummer's, the others even. */
+/* Half of the bodies in a sphere with Plummer's density, the others evenly spread. */
 static void run_clustered(struct dev *dev)
 {
     static const double reach = 1.0;

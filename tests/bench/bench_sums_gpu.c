@@ -1,8 +1,7 @@
-/* Sums of limited range on a GPU at the sizes of docs/notebook/gpu.md: CutCP's potential, blobs cut to spheres and to
- * cubes, of points that are spread evenly, of points of a Plummer sphere, and all in one bin. One line of JSON each:
- * wall-clock milliseconds of points being made and of one sum (medians of 11), everything on the device; the largest
- * error of some nodes and their rms, relative to the rms of what the exact sums are; whether two runs gave the same
- * bits.
+/* Sums of limited range on a GPU at the sizes of docs/notebook/gpu.md: CutCP's potential and blobs cut to spheres and
+ * to cubes, for evenly spread points, points of a Plummer sphere, and points all in one bin. One JSON line each:
+ * wall-clock milliseconds, with everything on the device, for creating the points and for one sum (medians of 11); the
+ * largest error of some nodes and its rms, relative to the rms of the exact sums; whether two runs gave the same bits.
  *
  *   bench_sums_gpu [share of the points, 1] [a word: only cases whose name has it] */
 #include "gridding/base/clock.h"
@@ -60,7 +59,7 @@ static double cube(const struct range_law *law, const double away[3])
     return most < reach ? exp(-law->rate * r2 / (reach * reach)) : 0;
 }
 
-/* exp(-r^2 / (2 sigma^2)) to 3 sigma, by t. */
+/* exp(-r^2 / (2 sigma^2)) cut off at 3 sigma, as a function of t. */
 static double bell(const void *of, double t)
 {
     (void)of;

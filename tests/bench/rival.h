@@ -1,12 +1,13 @@
-/* rival.h: MRI gridding as the thesis did it, to be measured against: regular and compact bins of one grid cell each,
- * and a gather in which a block owns 8 x 4 x 8 cells of the grid and looks at every sample of the bins around them.
+/* rival.h: MRI gridding as in the thesis, as a rival to compare the product with: regular and compact bins of one grid
+ * cell each, and a gather in which a block owns 8 x 4 x 8 cells of the grid and reads every sample of the bins around
+ * them.
  *
- * A position is in cells of the grid, [RIVAL_WIDTH / 2, grid - RIVAL_WIDTH / 2) per axis: nothing wraps around. Bin
- * (x, y, z) holds the samples whose position rounds down to it; bins are numbered x fastest. The kernel is the radial
+ * A position is in cells of the grid, [RIVAL_WIDTH / 2, grid - RIVAL_WIDTH / 2) per axis: nothing wraps around. Bin (x,
+ * y, z) holds the samples whose position rounds down to it; bins are numbered x fastest. The kernel is the radial
  * Kaiser-Bessel function of gridding/range/kernel.h, of full width RIVAL_WIDTH, as a polynomial.
  *
- * What stands here is compiled by both compilers: the CPU's reference (rival_cpu.c) walks the same bins through the
- * same functions as the GPU's kernels (rival_bin.cu, rival_gather.cu), so that `make check` tests the data structures.
+ * This header is compiled by both compilers: the CPU's reference (rival_cpu.c) visits the same bins with the same
+ * functions as the GPU's kernels (rival_bin.cu, rival_gather.cu), so that `make check` tests the data structures.
  */
 #ifndef MRIRECON_RIVAL_H
 #define MRIRECON_RIVAL_H
@@ -30,20 +31,20 @@ enum {
     RIVAL_TILE_X = 8, /* the cells of a block */
     RIVAL_TILE_Y = 4,
     RIVAL_TILE_Z = 8,
-    RIVAL_CHUNK = 64, /* samples that a block has in shared memory at a time */
-    RIVAL_DEGREE = 8, /* of the kernel's polynomial */
+    RIVAL_CHUNK = 64, /* samples that a block holds in shared memory at a time */
+    RIVAL_DEGREE = 8, /* degree of the kernel's polynomial */
 };
 
-/* The polynomial's largest error; the kernel is 1 at its centre. */
+/* The polynomial's largest error, where the kernel is 1 at its centre. */
 #define RIVAL_KERNEL_ERROR 2e-7
 
-/* x of a slot that holds no sample. Far enough from every cell to weigh nothing. */
+/* x of a slot without a sample: so far from every cell that its weight is 0. */
 #define RIVAL_NONE (-1e15f)
 
 struct rival_sample {
     float x, y, z;
     float re, im;
-    float density; /* the value's weight */
+    float density; /* weight of the value */
 };
 
 /* The kernel at 1 - (2 r / RIVAL_WIDTH)^2 = t > 0 is sum c[i] t^i. */
@@ -51,35 +52,35 @@ struct rival_kernel {
     float c[RIVAL_DEGREE + 1];
 };
 
-/* How samples lie in the slots of bins. */
+/* Memory layout of the samples in the slots of bins. */
 enum rival_layout {
     RIVAL_PACKED, /* [slots] of 6 floats, 24 bytes */
-    RIVAL_PADDED, /* [slots] of 8 floats: every sample on 32 bytes */
+    RIVAL_PADDED, /* [slots] of 8 floats: every sample starts at a multiple of 32 bytes */
     RIVAL_VECTORS /* [slots] of float4 (x, y, z, density), then [slots] of float2 (re, im) */
 };
 
-/* How a block learns which slots to read. */
+/* How a block finds the slots to read. */
 enum rival_access {
-    RIVAL_BIN_COUNT,    /* bin after bin, as many slots as the bin's count says */
-    RIVAL_BIN_SENTINEL, /* bin after bin, all its slots, up to the first that is empty (regular bins only) */
-    RIVAL_ROW           /* all bins along x at once: one contiguous run of slots, empty ones among them */
+    RIVAL_BIN_COUNT,    /* bin by bin, as many slots as the bin's count */
+    RIVAL_BIN_SENTINEL, /* bin by bin, all slots up to the first empty one (regular bins only) */
+    RIVAL_ROW           /* all bins along x at once: one contiguous run of slots, including empty ones */
 };
 
-/* What a set of bins is like. */
+/* Shape of a set of bins. */
 struct rival_shape {
     int grid;       /* cells = bins per axis */
-    uint32_t depth; /* the most samples a bin keeps; the others overflow */
-    bool regular;   /* bins of `depth` slots each; otherwise compact, each with the slots that it needs */
-    uint32_t round; /* compact bins take a multiple of so many slots, 1: no padding */
+    uint32_t depth; /* the most samples that a bin holds; the others overflow */
+    bool regular;   /* regular: `depth` slots per bin; otherwise compact, each bin with as many slots as it needs */
+    uint32_t round; /* compact bins are padded to a multiple of this many slots; 1: no padding */
     enum rival_layout layout;
 };
 
 struct rival_bins {
     struct rival_shape shape;
     size_t slots;
-    const uint32_t *count; /* [grid^3] samples kept */
-    const uint32_t *start; /* [grid^3 + 1] compact: a bin's first slot */
-    const float *slot;     /* as the layout says */
+    const uint32_t *count; /* [grid^3] samples in each bin */
+    const uint32_t *start; /* compact bins: [grid^3 + 1] first slot of each bin */
+    const float *slot;     /* layout: enum rival_layout */
 };
 
 RIVAL_BOTH size_t rival_bin_of(int grid, const struct rival_sample *s)
@@ -92,7 +93,7 @@ RIVAL_BOTH size_t rival_floats(enum rival_layout layout)
     return layout == RIVAL_PADDED ? 8 : 6;
 }
 
-/* Four and two floats that are read at once. */
+/* Four and two floats that are loaded at once. */
 struct RIVAL_ALIGN(16) rival_4 {
     float x, y, z, w;
 };
@@ -155,7 +156,7 @@ RIVAL_BOTH struct rival_range rival_bin_range(const struct rival_bins *b, bool r
     return range;
 }
 
-/* Of the bins `from` to `to`, the last included, of one row along x. */
+/* The slots of bins `from` to `to` (inclusive) of one row along x. */
 RIVAL_BOTH struct rival_range rival_row_range(const struct rival_bins *b, bool regular, size_t from, size_t to)
 {
     struct rival_range range;
@@ -169,7 +170,7 @@ RIVAL_BOTH struct rival_range rival_row_range(const struct rival_bins *b, bool r
     return range;
 }
 
-/* The bins whose samples reach the cells [first, first + cells): those of a cell c are c - W/2 .. c + W/2 - 1. */
+/* The bins whose samples reach the cells [first, first + cells): for a cell c these are c - W/2 .. c + W/2 - 1. */
 RIVAL_BOTH int rival_first_bin(int first)
 {
     return first > RIVAL_WIDTH / 2 ? first - RIVAL_WIDTH / 2 : 0;
@@ -181,7 +182,8 @@ RIVAL_BOTH int rival_last_bin(int first, int cells, int grid)
     return last < grid - 1 ? last : grid - 1;
 }
 
-/* The kernel for what is left of t after x and y, `flat`, and the distance along z; 0 outside. */
+/* The kernel, where `flat` is the value of t after subtracting the x and y terms and dz the distance along z; 0
+ * outside. */
 RIVAL_BOTH float rival_weight(const struct rival_kernel *kernel, float flat, float dz)
 {
     const float scale = 4.0f / (RIVAL_WIDTH * RIVAL_WIDTH);
@@ -194,40 +196,40 @@ RIVAL_BOTH float rival_weight(const struct rival_kernel *kernel, float flat, flo
     return t > 0 ? value : 0;
 }
 
-/* 1 - (2 r / W)^2 in the plane of x and y: what is not above 0 misses the whole column (the cylinder test). */
+/* 1 - (2 r / W)^2 in the x-y plane: if it is not above 0, the sample misses the whole column (the cylinder test). */
 RIVAL_BOTH float rival_flat(float dx, float dy)
 {
     const float scale = 4.0f / (RIVAL_WIDTH * RIVAL_WIDTH);
     return 1 - (dx * dx + dy * dy) * scale;
 }
 
-/* ---- data sets and what is known of them: rival_set.c ---- */
+/* data sets and their expected results: rival_set.c */
 
 struct rival_set {
     const char *name, *what;
     int grid;
     size_t samples;
-    double deviation; /* of Gaussian sets, cells per axis; 0 for others */
-    int readout;      /* samples of a spoke of kooshballs; 0 for others */
+    double deviation; /* standard deviation of Gaussian sets, in cells per axis; 0 for others */
+    int readout;      /* samples per spoke of kooshballs; 0 for others */
 };
 
 /* The sets by name ("tiny", "koosh-small", ...); NULL at the end. */
 const struct rival_set *rival_sets(void);
 
-/* Make [samples], from fixed seeds. */
+/* Fill [samples], from fixed seeds. */
 void rival_fill(const struct rival_set *set, struct rival_sample *samples);
 
-/* The shape parameter, and the polynomial. Fails with ERR_NO_MEMORY, ERR_INTERNAL (the degree does not do). */
+/* The shape parameter, and the polynomial. Fails with ERR_NO_MEMORY, or with ERR_INTERNAL if the degree is too low. */
 double rival_beta(void);
 int rival_kernel_make(struct rival_kernel *kernel);
 
-/* Cells at which results are compared with double-precision sums: half of them beside random samples, the others
+/* Cells at which results are compared with double-precision sums: half of them near random samples, the others
  * anywhere. Ascending, without repetition. */
 struct rival_probe {
     int grid;
     size_t cells;
     size_t *cell;  /* [cells] */
-    uint64_t *bit; /* [grid^3 / 64 + 1] is it a probed cell? */
+    uint64_t *bit; /* [grid^3 / 64 + 1] bit set of the probed cells */
     double *sum;   /* [cells][2] */
 };
 
@@ -237,13 +239,13 @@ int rival_probe_create(struct rival_probe **out, int grid, size_t wanted, const 
 void rival_probe_free(struct rival_probe *probe);
 
 /* The relative l2 error, over the probed cells, of values[cells] (complex) plus the double sum of `rest[rest_count]`,
- * samples that did not take part. */
+ * the samples that were not gridded. */
 double rival_probe_error(const struct rival_probe *probe, const struct c32 *values, const struct rival_sample *rest,
                          size_t rest_count);
 
 /* ---- the CPU: rival_cpu.c ---- */
 
-/* Bins made one sample after the other, memory included. */
+/* Bins filled one sample after the other; owns their memory. */
 struct rival_cpu_bins {
     struct rival_bins bins;
     uint32_t *count, *start;
@@ -257,12 +259,12 @@ int rival_cpu_bin(struct rival_cpu_bins **out, const struct rival_shape *shape, 
                   size_t count);
 void rival_cpu_bins_free(struct rival_cpu_bins *bins);
 
-/* values[grid^3]: what the GPU's gather does, block after block. */
+/* values[grid^3]: the same computation as the GPU's gather, block by block. */
 void rival_cpu_gather(const struct rival_bins *bins, enum rival_access access, const struct rival_kernel *kernel,
                       struct c32 *values);
 
-/* values[grid^3] = the sum over samples, by the project's own engine on the CPU (bins, then scatter, all threads):
- * what overflows is summed by it. Fails with ERR_NO_MEMORY. */
+/* values[grid^3] = the sum over samples, computed by the project's engine on the CPU (bins, then scatter, all threads),
+ * which sums the samples that overflow. Fails with ERR_NO_MEMORY. */
 int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count, int threads, struct c32 *values);
 
 #ifdef __cplusplus

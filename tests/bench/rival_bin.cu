@@ -1,4 +1,4 @@
-/* rival_bin.cu: bins on the GPU, by the methods that are compared. */
+/* rival_bin.cu: binning on the GPU, by the methods that are compared. */
 #include "tests/bench/rival_gpu.cuh"
 #include "gridding/base/err.h"
 
@@ -7,7 +7,7 @@
 
 enum { THREADS = 256, NOT_KEPT = -1 };
 
-/* What the kernels below work on. */
+/* Arguments of the kernels below. */
 struct job {
     int grid;
     uint32_t depth;
@@ -21,7 +21,8 @@ struct job {
     float *slot;
 };
 
-/* A place among the samples of a bin, or NOT_KEPT where it is full. The counter ends at the number of samples kept. */
+/* A position among the samples of a bin, or NOT_KEPT if the bin is full. The counter ends at the number of samples
+ * kept. */
 static __device__ uint32_t take_place(uint32_t *counter, uint32_t depth, enum rival_full full)
 {
     if (full == RIVAL_READ_FIRST && *(volatile uint32_t *)counter >= depth)
@@ -38,7 +39,8 @@ static __device__ void overflow(const struct job &j, const struct rival_sample &
     j.overflow[atomicAdd(j.overflowed, 1u)] = s;
 }
 
-/* All kernels here: one thread a sample (or bin, or slot) at a time, in strides of the launch; blocks of THREADS. */
+/* In all kernels here a thread handles one sample (or bin, or slot) at a time, in strides of the launch; blocks of
+ * THREADS. */
 #define EACH(i, n) \
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (n); i += gridDim.x * (size_t)blockDim.x)
 
@@ -56,7 +58,7 @@ static __global__ void fuse(struct job j)
     }
 }
 
-/* The histogram; with `rank`, every sample's rank is saved and what is too much overflows at once. */
+/* The histogram. With `rank`, every sample's rank is saved, and samples beyond the depth overflow at once. */
 static __global__ void count_samples(struct job j)
 {
     EACH(i, j.count)
@@ -96,7 +98,7 @@ static __global__ void place_again(struct job j)
     }
 }
 
-/* Keys to sort by. With counters, samples that are not kept get the key behind all bins. */
+/* Sort keys. With counters, samples that are not kept get the key after all bins. */
 static __global__ void make_keys(struct job j, bool counted, uint32_t bins)
 {
     EACH(i, j.count)
@@ -112,8 +114,8 @@ static __global__ void make_keys(struct job j, bool counted, uint32_t bins)
     }
 }
 
-/* From sorted keys: where each bin starts. A thread fills in the bins from the key before its own to its own; its warp
- * helps where those are many (empty bins). */
+/* Where each bin starts, from the sorted keys. A thread fills in the bins between the previous key and its own; if
+ * there are many (empty bins), its warp helps. */
 static __global__ void find_starts(struct job j, uint32_t bins)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -142,7 +144,7 @@ static __global__ void reorder(struct job j, uint32_t bins)
     }
 }
 
-/* Slots up to `slots`, or to the last bin's end where that is given. */
+/* Marks slots up to `slots`, or up to the last bin's end if that is given. */
 static __global__ void mark_empty(struct job j, const uint32_t *end)
 {
     const struct rival_sample none = {RIVAL_NONE, 0, 0, 0, 0, 0};
@@ -174,7 +176,7 @@ static int key_bits(const struct rival_gpu *g)
     return bits;
 }
 
-/* cub's own two calls: how much memory, and the work. */
+/* cub's two calls: the first returns the size of the workspace, the second does the work. */
 static cudaError_t scan(struct rival_gpu *g, void *work, size_t *bytes)
 {
     auto lengths = thrust::make_transform_iterator(g->number, round_up{g->recipe.shape.round});
@@ -196,7 +198,7 @@ static size_t slots_of(const struct rival_gpu *g, const struct rival_shape *shap
 {
     if (shape->regular)
         return g->bins * shape->depth;
-    /* Every occupied bin may need padding: there are as many as samples at most. */
+    /* Every occupied bin may need padding; there are at most as many occupied bins as samples. */
     size_t occupied = g->bins < g->count ? g->bins : g->count;
     return (g->count + occupied * (shape->round - 1) + 3) / 4 * 4;
 }
@@ -256,7 +258,7 @@ int rival_gpu_prepare(struct rival_gpu *g, const struct rival_recipe *r)
     return 0;
 }
 
-/* Runs steps one after the other and an event after each. */
+/* Runs steps one after the other, and records an event after each. */
 struct stopwatch {
     struct rival_gpu *g;
     struct rival_times *times;
@@ -270,14 +272,14 @@ static int step_done(struct stopwatch *w, const char *name)
     return 0;
 }
 
-/* Enough blocks to fill the device (lecture: "fill the GPU with threads, and no more"). */
+/* Enough blocks to fill the device, and no more. */
 static unsigned blocks_for(const struct rival_gpu *g, size_t items)
 {
     size_t blocks = (items + THREADS - 1) / THREADS;
     return (unsigned)(blocks < g->blocks_most ? blocks : g->blocks_most);
 }
 
-/* The depth stays the recipe's: what the search finds may be more than the device's memory. */
+/* The depth stays that of the recipe, because the one that is found may need more than the device's memory. */
 static int find_depth(struct rival_gpu *g, struct job j, struct stopwatch *w)
 {
     size_t bytes = g->work_bytes;

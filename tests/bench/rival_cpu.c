@@ -1,4 +1,4 @@
-/* rival_cpu.c: the rivals' bins and gather on the CPU, and the engine's sum of what overflows. */
+/* rival_cpu.c: the rivals' bins and gather on the CPU, and the engine's sum of samples that overflow. */
 #include "tests/bench/rival.h"
 #include "gridding/base/err.h"
 #include "gridding/range/range.h"
@@ -11,7 +11,7 @@ static size_t bins_of(const struct rival_shape *shape)
     return (size_t)shape->grid * (size_t)shape->grid * (size_t)shape->grid;
 }
 
-/* Counts up to the depth; where bins start; how many slots there are. */
+/* Counts up to the depth, the first slot of each bin, and the total number of slots. */
 static void count_and_scan(struct rival_cpu_bins *b, const struct rival_sample *samples, size_t count)
 {
     const struct rival_shape *s = &b->bins.shape;
@@ -90,7 +90,7 @@ struct block {
     struct c32 sum[RIVAL_TILE_Z][RIVAL_TILE_Y][RIVAL_TILE_X];
 };
 
-/* Add the samples of a range; an empty slot ends it where slots are read as sentinels. */
+/* Add the samples of a range; if slots use sentinels, an empty slot ends the range. */
 static void add_range(struct block *k, struct rival_range range, bool sentinel)
 {
     const struct rival_bins *b = k->bins;
@@ -146,7 +146,7 @@ void rival_cpu_gather(const struct rival_bins *bins, enum rival_access access, c
 
 int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count, int threads, struct c32 *values)
 {
-    /* Bins as the product's plans make them in 3-D. */
+    /* Bins of the size that the product's 3-D plans use. */
     static const int tile[3] = {16, 12, 12};
     const int cells[3] = {grid, grid, grid};
     struct range_bins *bins = NULL;

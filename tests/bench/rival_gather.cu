@@ -1,11 +1,11 @@
-/* rival_gather.cu: the gather over bins on the GPU, and what is done with its grid. */
+/* rival_gather.cu: the gather over bins on the GPU, and the processing of its grid. */
 #include "tests/bench/rival_gpu.cuh"
 #include "gridding/base/err.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { POINTS = 4 }; /* cells along z that a thread sums */
+enum { POINTS = 4 }; /* cells along z per thread */
 
 /* A chunk of samples in shared memory: position, and value times density. */
 struct chunk {
@@ -64,7 +64,7 @@ static __device__ void add_range(const struct rival_bins &b, const struct rival_
 }
 
 /* Blocks: the grid's tiles of 8 x 4 x 8 cells. Threads: 8 x 4 x 2, each 4 cells along z. Shared: 1.5 KiB, a chunk of 64
- * samples. Every block looks at all samples of the bins around its tile, as in figures 22 and 24 of the thesis. */
+ * samples. Every block reads all samples of the bins around its tile, as in figures 22 and 24 of the thesis. */
 template <enum rival_layout LAYOUT, enum rival_access ACCESS, bool REGULAR>
 static __global__ void __launch_bounds__(RIVAL_CHUNK)
     gather(const struct rival_bins b, const struct rival_kernel kernel, struct c32 *values)
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(RIVAL_CHUNK)
             values[((size_t)(z + p) * grid + y) * grid + x] = c32{c.re[p], c.im[p]};
 }
 
-/* One thread a cell. */
+/* One thread per cell. */
 static __global__ void add(struct c32 *values, const struct c32 *other, size_t count)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -102,7 +102,7 @@ static __global__ void add(struct c32 *values, const struct c32 *other, size_t c
     }
 }
 
-/* One thread a probed cell. */
+/* One thread per probed cell. */
 static __global__ void pick(const struct c32 *values, const size_t *cell, size_t count, struct c32 *picked)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -190,7 +190,7 @@ int rival_gpu_probe(struct rival_gpu *g, const size_t *cell, size_t count, struc
     RIVAL_TRY(cudaGetLastError());
     RIVAL_TRY(cudaStreamSynchronize(g->stream));
     RIVAL_TRY(cudaMemcpy(values, picked, count * sizeof *values, cudaMemcpyDeviceToHost));
-    /* No result of an earlier gather may pass for one of the next. */
+    /* The result of an earlier gather must not pass for that of the next. */
     RIVAL_TRY(cudaMemset(g->values, 0xff, g->bins * sizeof *g->values));
     RIVAL_TRY(cudaFree(cells));
     RIVAL_TRY(cudaFree(picked));
@@ -203,7 +203,7 @@ size_t rival_gpu_free_bytes(void)
     return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
 }
 
-/* The driver's own number, as its kernel module tells it. */
+/* The driver's version, as its kernel module reports it. */
 static void driver_version(char *text, size_t size)
 {
     FILE *file = fopen("/sys/module/nvidia/version", "re");

@@ -1,4 +1,4 @@
-/* rival_gpu.cuh: what the rivals' .cu files share. */
+/* rival_gpu.cuh: shared by the rivals' .cu files. */
 #ifndef MRIRECON_RIVAL_GPU_CUH
 #define MRIRECON_RIVAL_GPU_CUH
 
@@ -14,7 +14,7 @@ struct rival_gpu {
     cudaStream_t stream;
     cudaEvent_t event[RIVAL_STEPS + 1];
     struct rival_recipe recipe;
-    size_t slots; /* that there is memory for */
+    size_t slots; /* that memory was allocated for */
 
     struct rival_sample *samples;  /* [count] */
     struct rival_sample *overflow; /* [count] */

@@ -28,7 +28,7 @@ const struct rival_set *rival_sets(void)
     return sets;
 }
 
-/* A position that nothing has to be wrapped around for. */
+/* A position far enough from the grid's edges that nothing wraps around. */
 static float inside(double x, int grid)
 {
     float most = nextafterf((float)(grid - RIVAL_WIDTH / 2), 0);
@@ -96,7 +96,7 @@ static void choose(struct rival_probe *p, size_t wanted, const struct rival_samp
         p->bit[p->cell[i] / 64] |= UINT64_C(1) << p->cell[i] % 64;
 }
 
-/* sum[cells][2] += the samples' exact contributions. Every sample looks at the cells that it can reach. */
+/* sum[cells][2] += the samples' exact contributions. Each sample visits the cells within its reach. */
 static void sum_samples(const struct rival_probe *p, const struct rival_sample *samples, size_t count, double *sum)
 {
     const double beta = rival_beta();

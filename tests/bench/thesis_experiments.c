@@ -14,7 +14,7 @@ static struct rival_shape compact_shape(const struct scene *s, uint32_t depth)
     return (struct rival_shape){s->set->grid, depth, false, 1, RIVAL_PACKED};
 }
 
-/* ---- figures 23, 25 and 27: how bins are read, and how they lie in memory ---- */
+/* ---- figures 23, 25 and 27: how bins are read, and their layout in memory ---- */
 
 struct variant {
     const char *name;
@@ -59,7 +59,7 @@ static void access_at(struct scene *s, uint32_t depth)
 
 void thesis_access(struct scene *s)
 {
-    /* The thesis' largest for the small MRI set; the lab manual's for its Gaussian ones. */
+    /* The thesis' largest for the small MRI set, the lab manual's for its Gaussian sets. */
     access_at(s, s->set->deviation > 0 ? 80 : 9);
     product(s, "access");
 }
@@ -109,14 +109,14 @@ void thesis_binning(struct scene *s)
     product(s, "binning");
 }
 
-/* ---- figures 30 and 31: depth, with what overflows on the CPU ---- */
+/* ---- figures 30 and 31: depth, with the overflow summed on the CPU ---- */
 
 struct shared {
     double binning, download, gpu, cpu, both, merge, total, error;
     size_t overflow;
 };
 
-/* The CPU's part alone. */
+/* The CPU's part on its own. */
 static double cpu_alone(struct scene *s, const struct rest *rest)
 {
     double ms[THESIS_RUNS_MOST];
@@ -132,7 +132,7 @@ static double cpu_alone(struct scene *s, const struct rest *rest)
     return median(ms, s->runs);
 }
 
-/* GPU and CPU at once; then the CPU's grid is added to the GPU's. */
+/* GPU and CPU concurrently; then the CPU's grid is added to the GPU's. */
 static void at_once(struct scene *s, enum rival_access access, const struct rest *rest, struct shared *t)
 {
     double both[THESIS_RUNS_MOST], merge[THESIS_RUNS_MOST], gpu;
@@ -153,7 +153,7 @@ static void at_once(struct scene *s, enum rival_access access, const struct rest
     t->merge = median(merge, s->runs);
 }
 
-/* Everything of one recipe. `cpu` < 0: measure the CPU's part alone, too. */
+/* One recipe completely. `cpu` < 0: also time the CPU's part on its own. */
 static struct shared share(struct scene *s, const char *what, const struct rival_recipe *recipe,
                            enum rival_access access, double cpu)
 {

@@ -4,9 +4,9 @@
  *
  * On MRI gridding:
  *
- *   access     how bins are read and how they lie in memory (figures 23, 25, 27)
+ *   access     how bins are read, and their layout in memory (figures 23, 25, 27)
  *   binning    how bins are made (section 4.3.1, the lecture, the lab manual)
- *   depth      the depth of bins, with what overflows on the CPU (figures 30 and 31)
+ *   depth      the depth of bins, with the overflow on the CPU (figures 30 and 31)
  *   table      the lab manual's tables: capacity and standard deviation; by default for the Gaussian sets
  *   partition  only when asked for: the product's own bin_depth, with either way of overflow: automatic, many depths,
  *              none; the last line of each sweep compares the automatic choice with the best
@@ -14,14 +14,14 @@
  * On the Coulombic potential, Blinn's blobs and forces between bodies:
  *
  *   range-statistics  how the sources lie in bins (tables 2 to 4)
- *   range-access      how bins are read, the list of rows in constant memory, the cylinder test (figure 25, the lecture)
- *   range-depth       the depth of bins, with what overflows on the CPU (figures 30 and 32 to 34, table 5)
+ *   range-access      how bins are read, the list of rows in constant memory, the cylinder test (figure 25, the
+ * lecture) range-depth       the depth of bins, with the overflow on the CPU (figures 30 and 32 to 34, table 5)
  *
- * Times are in milliseconds, medians of --runs after one. GPU steps are timed by events of the device, what the CPU
- * takes part in by the host's clock. Every result is compared with a sum in double precision ("error": relative l2 over
- * some 3,000 cells of the grid); bins of sets below 4 million samples also with those of a serial program. A result
- * that is wrong ends the program. The last line of each comparison is the product's: a whole adjoint, FFT
- * included, or one sum of limited range. */
+ * Times are in milliseconds, medians of --runs after a warm-up. GPU steps are timed with device events, steps that
+ * involve the CPU with the host's clock. Every result is compared with a sum in double precision ("error": relative l2
+ * over some 3,000 cells of the grid); bins of sets below 4 million samples also with those of a serial program. A wrong
+ * result ends the program. The last line of each comparison is the product's: a whole adjoint, FFT included, or one sum
+ * of limited range. */
 #include "tests/bench/thesis.h"
 #include "gridding/base/err.h"
 
@@ -31,7 +31,7 @@
 #include <string.h>
 
 static const struct experiment {
-    const char *name, *sets; /* where none are asked for */
+    const char *name, *sets; /* used if none are given */
     void (*run)(struct scene *s);
 } experiments[] = {
     {"access", "koosh-small,uniform-small,gauss-16,koosh-large", thesis_access},
@@ -79,8 +79,8 @@ static void check_words(const char *option, const char *words, bool (*known)(con
         at += *at == ',';
         size_t length = strcspn(at, ",");
         if (!known(at, length)) {
-            fprintf(stderr, "mrirecond-bench: %s knows no '%.*s'; tests/bench/thesis_main.c lists what there is\n",
-                    option, (int)length, at);
+            fprintf(stderr, "mrirecond-bench: %s has no '%.*s'; tests/bench/thesis_main.c lists the names\n", option,
+                    (int)length, at);
             exit(2);
         }
     }

@@ -10,7 +10,7 @@
 
 enum { PIXELS = 20, PLANS = 5 };
 
-/* What the product is given, and what its image should hold at some pixels. */
+/* The product's input, and its expected image at some pixels. */
 struct inputs {
     float *k, *weight;
     struct c32 *data;
@@ -72,7 +72,7 @@ static double image_error(const struct inputs *in, const struct c32 *image)
     return sqrt(off / all);
 }
 
-/* Median times of one plan. */
+/* Median times of a plan. */
 struct measured {
     struct nufft_info info;
     struct nufft_times times; /* of the last adjoint */
@@ -124,7 +124,7 @@ static struct nufft_params params_of(const struct stage *g, enum nufft_kernel ke
                                  .batch = 1};
 }
 
-/* Returns what nufft_create() says; a wrong image and any later failure end the program. */
+/* Returns the result of nufft_create(); a wrong image or any later failure ends the program. */
 static int measure(struct stage *g, const struct nufft_params *params, int plans, struct measured *m)
 {
     struct scene *s = g->s;
@@ -144,7 +144,7 @@ static int measure(struct stage *g, const struct nufft_params *params, int plans
         }
     }
     must(nufft_set_weights(plan, g->in.weight), "nufft_set_weights");
-    /* No image of an earlier plan may pass for this one's. */
+    /* The image of an earlier plan must not pass for this plan's. */
     must(dev_zero(g->dev, g->image, g->image_bytes), "dev_zero");
     for (int run = -1; run < s->runs; run++) {
         start = clock_seconds();
@@ -194,7 +194,7 @@ static struct depth_text asked(int depth)
     return t;
 }
 
-/* One way of overflow at all depths; the last line compares the automatic choice with the best. */
+/* One kind of overflow at all depths; the last line compares the automatic choice with the best. */
 static void sweep(struct stage *g, enum nufft_overflow overflow, const char *name)
 {
     static const int depths[] = {NUFFT_DEPTH_AUTO, 64, 128, 256, 512, 1024, 2048, 4096, 16384, 65536, NUFFT_DEPTH_NONE};

@@ -43,7 +43,7 @@ void scene_bin(struct scene *s, const struct rival_recipe *recipe, struct rival_
     times->total = median(total, s->runs);
 }
 
-/* After a stable sort, the slots too are the same. */
+/* After a stable sort, the slots are identical too. */
 void scene_check_bins(struct scene *s, const struct rival_recipe *r)
 {
     if (s->set->samples > THESIS_SERIAL_MOST)

@@ -1,4 +1,5 @@
-/* clockjump.so, to be preloaded: CLOCK_REALTIME is off by the whole seconds that the file CLOCKJUMP says at each call.
+/* clockjump.so, to be preloaded: shifts CLOCK_REALTIME by the number of whole seconds in the file CLOCKJUMP, which is
+ * read at each call.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
-/* diskfault.so, to be preloaded into mrirecond: the n-th call that changes something on the disk fails.
+/* diskfault.so, to be preloaded into mrirecond: makes the n-th call that changes something on the disk fail.
  *
- * Counted are the calls below, of the daemon and its workers, on what lies under the folder DISKFAULT_STATE. The file
- * DISKFAULT_CONTROL is a struct control, which every process maps; who runs the test changes it at any time.
+ * It counts the calls below that the daemon and its workers make on files under the folder DISKFAULT_STATE. The file
+ * DISKFAULT_CONTROL is a struct control that every process maps, and that the test may change at any time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,17 +20,17 @@
 #include <unistd.h>
 
 struct control {
-    _Atomic int64_t counted, fails_at; /* fails_at: number of the first call that fails; 0: none does */
-    int64_t error, lasts;              /* errno; whether all calls fail from then on */
-    _Atomic int64_t failed;            /* calls */
-    char first[96];                    /* the call that failed first, and on what */
-    char only[32];                     /* counts calls of these names alone; "": all, but no unlinkat */
+    _Atomic int64_t counted, fails_at; /* fails_at: number of the first call that fails; 0: none */
+    int64_t error, lasts;              /* errno to fail with; whether all later calls fail too */
+    _Atomic int64_t failed;            /* number of failed calls */
+    char first[96];                    /* the first call that failed, and its file */
+    char only[32];                     /* count only calls of these names; "": all except unlinkat */
 };
 
 static struct control *control;
 static const char *state;
 
-/* Decoders inherit the environment, and write nothing there. */
+/* Decoders inherit the environment, but write nothing below the folder. */
 __attribute__((constructor)) static void begin(void)
 {
     char name[32] = "";
@@ -45,7 +45,7 @@ __attribute__((constructor)) static void begin(void)
         return;
     void *there = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (there == MAP_FAILED) { /* a test without its fault must not look like a success */
+    if (there == MAP_FAILED) { /* a test without its fault must not pass */
         perror(path);
         abort();
     }
@@ -67,7 +67,7 @@ static bool is_below(int at, const char *name)
     return length > 0 && strncmp(path, state, strlen(state)) == 0;
 }
 
-/* Count this call; true: it is to fail, with errno set. */
+/* Count this call; returns true if it must fail, with errno set. */
 static bool fails(const char *call, int at, const char *name)
 {
     int before = errno;
@@ -85,7 +85,7 @@ static bool fails(const char *call, int at, const char *name)
     return true;
 }
 
-/* A disk that is full takes the beginning of what is written, where there is one. */
+/* A full disk accepts the first part of a write, if there is one. */
 static size_t part(size_t bytes)
 {
     return control->error == ENOSPC ? bytes / 2 : 0;
@@ -175,7 +175,7 @@ int open(const char *name, int flags, ...)
     return openat(AT_FDCWD, name, flags, mode);
 }
 
-/* 64-bit offsets are the only ones there are here. */
+/* All offsets are 64-bit here. */
 __typeof__(open) open64 __attribute__((alias("open")));
 __typeof__(pwrite) pwrite64 __attribute__((alias("pwrite")));
 __typeof__(ftruncate) ftruncate64 __attribute__((alias("ftruncate")));

@@ -1,8 +1,8 @@
-/* A GPU for machines that have none, to be laid where mrirecon-gpu.so is looked for: the CPU's leaves under a GPU's
- * name. While the file $MRIRECON_FAKE_GPU holds a number, an upload of that many bytes or more fails with ERR_DEVICE,
- * and from then on all that this process asks of the device: as after a sticky error. While it holds "wrong", what is
- * downloaded is twice what it should be. $MRIRECON_FAKE_GPUS has a bit for each GPU of the machine that can be used (1:
- * GPU 0 alone). With $MRIRECON_FAKE_ABI the leaves are of another version of the interface. */
+/* A GPU for machines without one, to be installed in place of mrirecon-gpu.so: the CPU's leaves under a GPU's name.
+ * While the file $MRIRECON_FAKE_GPU contains a number, an upload of at least that many bytes fails with ERR_DEVICE, and
+ * after it every call of this process on the device, as after a sticky error. While it contains "wrong", downloads
+ * return twice the right values. $MRIRECON_FAKE_GPUS has a bit for each usable GPU (1: GPU 0 alone). With
+ * $MRIRECON_FAKE_ABI the leaves have another version of the interface. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 

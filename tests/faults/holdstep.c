@@ -1,6 +1,6 @@
-/* holdstep.so, to be preloaded: a worker stops (SIGSTOP) each time that it has told of an iteration of a step, as long
- * as the file is there whose name is HOLDSTEP, a dot and the step's name; of an image that is shown before the job's
- * end, as of a step "shown". By the name: its sandbox lets it read no file. */
+/* holdstep.so, to be preloaded: a worker stops (SIGSTOP) each time it has reported an iteration of a step, as long as a
+ * file exists whose name is that of HOLDSTEP, a dot and the step's name. An image that is shown before the job's end
+ * counts as a step "shown". The file's content is not used, because the sandbox lets a worker read no file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Whether a message, text without a byte 0 at its end, tells of an iteration of a step that is to be held. */
+/* Whether a message (not NUL-terminated) reports an iteration of a step that is to be held. */
 static int to_be_held(const char *message, size_t bytes)
 {
     char text[1024], step[64], path[512];

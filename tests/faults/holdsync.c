@@ -1,5 +1,5 @@
-/* holdsync.so, to be preloaded: a worker stops (SIGSTOP) at its fdatasync() number HOLDSYNC, before that is done: in
- * the middle of a checkpoint, for as long as a test wants. */
+/* holdsync.so, to be preloaded: a worker stops (SIGSTOP) before its fdatasync() number HOLDSYNC takes effect, in the
+ * middle of a checkpoint, for as long as a test needs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

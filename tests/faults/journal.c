@@ -1,4 +1,4 @@
-/* journal.so, to be preloaded: the socket of systemd's journal is the one that JOURNAL_SOCKET names. */
+/* journal.so, to be preloaded: replaces the socket of systemd's journal with the one that JOURNAL_SOCKET names. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* latelook.so, to be preloaded: while the file LATELOOK_HOLD exists, a thread of the HTTP library that has looked up a
- * job stops: it creates LATELOOK_HOLD.there, and continues when the file is removed; by then the row that it read may
- * have changed. It stops after it has asked the scheduler for the job's progress, too: at the second lock that it
- * releases. The scheduler's own look-ups do not stop, so the job continues meanwhile.
+ * job stops: it creates LATELOOK_HOLD.there, and continues when LATELOOK_HOLD is removed; meanwhile the row that it
+ * read may have changed. It also stops after it has asked the scheduler for the job's progress, which is at the second
+ * lock that it releases. The scheduler's own look-ups do not stop, so the job continues.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 struct sqlite3_stmt;
 const char *sqlite3_sql(struct sqlite3_stmt *statement);
 
-static _Thread_local int looked; /* locks that are released until the thread stops; 0: it does not */
+static _Thread_local int looked; /* how many more locks are released until the thread stops; 0: it does not */
 
 int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
 {

@@ -1,7 +1,7 @@
-/* powercut.so, to be preloaded into mrirecond: notes at each sync what a disk may hold from then on.
+/* powercut.so, to be preloaded into mrirecond: records at each sync what the disk is guaranteed to hold.
  *
- * Below the folder POWERCUT_STATE nothing is synced. Instead, each fsync and fdatasync is given a number N, and the
- * folder POWERCUT_TRACE receives
+ * Calls on files below the folder POWERCUT_STATE do not sync. Instead, each fsync and fdatasync is given a number N,
+ * and the folder POWERCUT_TRACE gets
  *
  *   N.sync   "file KEY" or "folder KEY" of what was synced, and a line "KEY TYPE BYTES PATH" for each file and folder
  *            that is there; KEY names an inode for good
@@ -27,7 +27,7 @@ static int number;
 static FILE *listing;
 static const char *state, *trace;
 
-/* Workers and decoders inherit the environment; the syncs that count are the daemon's. */
+/* Workers and decoders inherit the environment, but only the daemon's syncs count. */
 __attribute__((constructor)) static void begin(void)
 {
     char name[32] = "";
@@ -40,14 +40,14 @@ __attribute__((constructor)) static void begin(void)
         close(fd);
 }
 
-/* What has gone wrong here must not look like a fault of the daemon, nor like its success. */
+/* A failure of this library must look neither like a fault of the daemon nor like a success. */
 static void give_up(const char *what)
 {
     perror(what);
     abort();
 }
 
-/* A number of an inode may be given again; with the time of its birth it is not. */
+/* Inode numbers are reused; together with the time of birth they are unique. */
 static void key_print(FILE *out, int fd, const char *path)
 {
     struct statx there;
@@ -61,7 +61,7 @@ static void key_print(FILE *out, int fd, const char *path)
 static int list_one(const char *path, const struct stat *there, int type, struct FTW *walk)
 {
     (void)walk;
-    if (type == FTW_NS) /* a worker removed it meanwhile */
+    if (type == FTW_NS) /* removed meanwhile by a worker */
         return 0;
     key_print(listing, AT_FDCWD, path);
     fprintf(listing, " %c %lld %s\n", S_ISDIR(there->st_mode) ? 'd' : 'f', (long long)there->st_size,
@@ -107,7 +107,7 @@ static void note(int fd, bool folder)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (!folder)
         data_copy(path);
-    /* Whoever reads it meanwhile sees the last number or this one, never an empty file. */
+    /* A concurrent reader sees the previous number or this one, never an empty file. */
     char count[4096], text[16];
     snprintf(count, sizeof count, "%s/count", trace);
     int length = snprintf(text, sizeof text, "%010d\n", number);

@@ -1,4 +1,5 @@
-/* A mrirecon-gpu.so of another build, to be laid where it is looked for: it takes a function that no program has. */
+/* A mrirecon-gpu.so of another build, to be installed in place of the real one: it needs a function that no program
+ * defines. */
 #include "gridding/base/dev_leaf.h"
 
 const struct dev_leaf *function_of_another_build(void);

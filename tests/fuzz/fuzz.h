@@ -1,5 +1,5 @@
-/* fuzz.h: what the fuzz targets share. An input's first byte (from "0" on) picks one of the target's
- * readers; the rest is its text.
+/* fuzz.h: shared by the fuzz targets. An input's first byte (from "0" on) selects one of the target's readers; the rest
+ * is its text.
  */
 #ifndef MRIRECON_TESTS_FUZZ_H
 #define MRIRECON_TESTS_FUZZ_H
@@ -19,7 +19,7 @@ static inline void check(bool holds)
         abort();
 }
 
-/* What was refused was refused with a sentence that a person and a JSON document can take. */
+/* A refusal must have an error text that is a sentence and safe to put in JSON. */
 static inline void check_refused(int code)
 {
     const struct err *failure = err_last();
@@ -27,7 +27,7 @@ static inline void check_refused(int code)
     check(strcmp(err_name(code), "internal") != 0);
 }
 
-/* Either way: done, or refused as above. True: done. */
+/* Returns whether the call succeeded; if not, checks the refusal as above. */
 static inline bool check_result(int code)
 {
     if (code)
@@ -37,7 +37,8 @@ static inline bool check_result(int code)
 
 typedef void text_reader(const char *text);
 
-/* Give the text to the reader that the first byte picks, in memory of its own so that a byte too far is found. */
+/* Pass the text to the reader that the first byte selects, in a buffer of its exact length so that an overrun is
+ * detected. */
 static inline void fuzz_text(const uint8_t *data, size_t size, text_reader *const readers[], size_t count)
 {
     if (size < 1)

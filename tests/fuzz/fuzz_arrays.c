@@ -1,5 +1,5 @@
-/* libFuzzer target: scans as arrays (.npz). The first byte chooses: a whole archive, or the .npy files that one is made
- * of, whose checksums are then right. */
+/* libFuzzer target: scans as arrays (.npz). The first byte selects: a whole archive, or the .npy members of one, which
+ * is then built with correct checksums. */
 #include "tests/fuzz/fuzz_scan.h"
 
 #include <endian.h>
@@ -24,14 +24,14 @@ static void decode(int fd, const uint8_t *bytes, size_t length, const struct sca
 
 static void read_archive(int fd, const uint8_t *bytes, size_t length)
 {
-    uint8_t *exact = malloc(length ? length : 1); /* a byte too far is found */
+    uint8_t *exact = malloc(length ? length : 1); /* an exact buffer, so that an overrun is detected */
     check(exact != NULL);
     memcpy(exact, bytes, length);
     decode(fd, exact, length, &plane);
     free(exact);
 }
 
-/* ---- an archive of what the input holds ---- */
+/* ---- an archive made from the input ---- */
 
 struct archive {
     uint8_t *bytes;
@@ -50,19 +50,20 @@ static void append_number(struct archive *archive, uint32_t value, size_t bytes)
     append(archive, &value, bytes);
 }
 
-/* The fields that local headers and entries of the directory share, from the version needed to the name's length. */
+/* The fields that a local header and an entry of the directory share, from the required version to the name's
+ * length. */
 static void append_fields(struct archive *archive, const char *name, const uint8_t *bytes, size_t length)
 {
     append_number(archive, 20, 4); /* version and flags */
-    append_number(archive, 0, 2);  /* stored */
+    append_number(archive, 0, 2);  /* stored, not compressed */
     append_number(archive, 0, 4);  /* time */
     append_number(archive, (uint32_t)crc32_z(0, bytes, length), 4);
     append_number(archive, (uint32_t)length, 4);
     append_number(archive, (uint32_t)length, 4);
-    append_number(archive, (uint32_t)strlen(name), 4); /* and no extra field */
+    append_number(archive, (uint32_t)strlen(name), 4); /* and no extra fields */
 }
 
-/* The input's bytes are dealt to the members by lengths of 16 bits before each. */
+/* The input is divided among the members; a 16-bit length precedes each part. */
 static void members_pack(struct archive *archive, const uint8_t *bytes, size_t length)
 {
     static const char *const names[MEMBERS] = {"kspace.npy",        "trajectory.npy", "weights.npy", "noise.npy",

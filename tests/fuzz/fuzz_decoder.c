@@ -1,7 +1,7 @@
-/* libFuzzer target: the parsers of scans that are ours: the MRD version 1 stream, and the check of flat scans. The
- * first byte chooses. libhdf5 is left out: its own bugs (it has some, which is why it runs in a sandbox) would end the
- * fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by tests/unit/test_mutants.c.
- * The header's XML is fuzz_header.c's. */
+/* libFuzzer target: this project's own scan parsers: the MRD version 1 stream, and the check of flat scans. The first
+ * byte selects. libhdf5 is left out, because its own bugs (the reason why it runs in a sandbox) would stop the fuzzer
+ * and say nothing about this code; tests/unit/test_mutants.c mutates HDF5 files through the sandboxed decoder. The
+ * header's XML is in fuzz_header.c. */
 #include "recon/scan/scan_build.h"
 #include "tests/fuzz/fuzz_scan.h"
 
@@ -9,11 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A scan's most bytes: any that an input can ask for, and so few that some pass them. */
+/* The limits of a scan in bytes: one that no input reaches, and one that some inputs exceed. */
 enum { CAP = 4 << 20, CAP_SMALL = 2 << 10 };
 
-/* What was decoded is a scan that the worker takes, with no more samples than the file has bytes for; what was refused
- * is none. */
+/* An accepted scan must be one that a worker accepts, with no more samples than the file has bytes for; a refused one
+ * must leave none. */
 static void decode(int fd, uint64_t cap, const uint8_t *bytes, size_t length)
 {
     struct scan scan;
@@ -34,7 +34,7 @@ static void read_stream(int fd, const uint8_t *bytes, size_t length)
     decode(fd, CAP, bytes, length);
 }
 
-/* The messages after a header that is in order. */
+/* The messages that follow a valid header. */
 static void read_messages(int fd, const uint8_t *bytes, size_t length)
 {
     static const char header[] =
@@ -63,7 +63,7 @@ static void read_flat(int fd, const uint8_t *bytes, size_t length)
     scan_close(&scan);
 }
 
-/* One that tells its size rightly, however long it has become. */
+/* A flat scan whose header states its actual length, whatever that is. */
 static void read_sized_flat(int fd, const uint8_t *bytes, size_t length)
 {
     struct scan_header header;

@@ -33,8 +33,8 @@ static int name_print(char *text, const char *name)
     return used + sprintf(text + used, "</trajectory>");
 }
 
-/* A header that says what was read is read as the same; but a name that was cut after blanks loses them (and may
- * be a known one without). */
+/* A header written from the values that were read must be read as the same values. Names are an exception: one that was
+ * truncated after blanks loses them (and may then be a known name). */
 static void check_again(const struct scan_encoding *encodings, uint32_t count)
 {
     struct scan_encoding again[SCAN_MAX_ENCODINGS];

@@ -1,6 +1,6 @@
-/* libFuzzer target: the files of meshes that the codec reads back (recon/mesh/mesh_ply.c), and the surfaces of fields
- * (recon/mesh/mesh_surface.c). An input that begins with "p" is a PLY file behind that byte, any other the values of a
- * field, by its bytes. */
+/* libFuzzer target: the PLY files that the codec reads back (recon/mesh/mesh_ply.c), and the surfaces of fields
+ * (recon/mesh/mesh_surface.c). An input that begins with "p" is a PLY file after that byte; any other gives the values
+ * of a field, one byte each. */
 #include "recon/mesh/mesh.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -16,7 +16,7 @@ static int memory_file(void)
     return fd;
 }
 
-/* What was read is written, within what was told before, and as PLY comes back. */
+/* A mesh that was read can be written, within the estimated size, and is read back from PLY. */
 static void check_written(const struct mesh *mesh, bool picture)
 {
     for (int format = 0; format < MESH_FORMATS; format++) {
@@ -47,14 +47,14 @@ static void read_ply(const uint8_t *data, size_t size)
         for (size_t t = 0; t < mesh->triangles; t++)
             for (int i = 0; i < 3; i++)
                 check(mesh->corner[t][i] < mesh->vertices);
-        /* A picture takes 30 ms, and more where triangles are large: one in 64. */
+        /* A picture takes 30 ms, and more if triangles are large, so only one in 64 is drawn. */
         check_written(mesh, mesh->triangles < 4 && size % 64 == 0);
     }
     mesh_free(mesh);
     close(fd);
 }
 
-/* A cube of 2 to 8 nodes a side inside a border that is outside: its surface is closed. */
+/* A cube of 2 to 8 nodes per side inside a border below the isovalue: its surface must be closed. */
 static void extract(const uint8_t *data, size_t size)
 {
     enum { MOST = 10 };

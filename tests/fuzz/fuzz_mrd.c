@@ -1,5 +1,5 @@
-/* libFuzzer target: what the daemon itself reads of MRD sessions: where messages begin and end, the texts of
- * configurations, the list of clients. */
+/* libFuzzer target: the parts of MRD sessions that the daemon itself parses: message boundaries, configuration texts,
+ * the list of clients. */
 #include "daemon/base/options.h"
 #include "daemon/mrd/mrd_clients.h"
 #include "daemon/mrd/mrd_config.h"
@@ -8,13 +8,14 @@
 
 #include <netinet/in.h>
 
-/* What is known of a stream after some of its bytes. */
+/* State of a stream after some of its bytes. */
 struct seen {
     uint64_t bytes, messages;
     int rc;
 };
 
-/* Read the stream in pieces: the parts are its bytes, once and in order, and a message has one first and one last. */
+/* Read the stream in pieces: the parts must be its bytes, once and in order, and each message must have one first and
+ * one last part. */
 static struct seen stream_read(const uint8_t *stream, size_t size, size_t piece)
 {
     struct mrd_frame frame = {0};
@@ -47,7 +48,7 @@ static void read_stream(const uint8_t *data, size_t size)
     check(whole.rc == cut.rc && whole.bytes == cut.bytes && whole.messages == cut.messages);
 }
 
-/* A text that was taken is a query; what that asks for is a job that gives MRD images, or is refused. */
+/* An accepted text is a query; the job that it requests must give MRD images, or be refused. */
 static void read_text(const uint8_t *data, size_t size)
 {
     struct options options;
@@ -66,7 +67,7 @@ static void read_text(const uint8_t *data, size_t size)
     free(queries[1]);
 }
 
-/* A list that was refused lets nobody in that it had not let in before the place of its mistake. */
+/* A refused list must let in nobody whom the entries before its error did not let in. */
 static void read_clients(const uint8_t *data, size_t size)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000207)};
@@ -87,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static void (*const readers[])(const uint8_t *, size_t) = {read_stream, read_text, read_clients};
     if (size < 1)
         return 0;
-    /* In memory of its own, so that a byte too far is found. */
+    /* In a buffer of its exact length, so that an overrun is detected. */
     uint8_t *own = malloc(size - 1);
     check(own != NULL || size == 1);
     if (size > 1)

@@ -1,4 +1,4 @@
-/* libFuzzer target: files of particles in each format, what tells the format, and volumes that are read back. */
+/* libFuzzer target: files of particles in each format, the recognition of formats, and volumes that are read back. */
 #include "recon/particle/particles_build.h"
 #include "recon/volume/volume.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,7 +24,7 @@ static int file_of(const uint8_t *bytes, size_t length)
     return fd;
 }
 
-/* A known format is one of the list. */
+/* A recognised format must be in the list. */
 static void sniff(const uint8_t *bytes, size_t length)
 {
     const char *format = NULL;
@@ -38,7 +38,7 @@ static void sniff(const uint8_t *bytes, size_t length)
     close(fd);
 }
 
-/* What a reader made, a worker accepts, and it has every number in it; what it refused leaves none. */
+/* A worker must accept what a reader produced, with finite numbers only; a refused file must leave nothing. */
 static void read_by(int (*decode)(int, uint64_t, const void *, size_t, const void *), const uint8_t *bytes,
                     size_t length, const struct particles_wanted *wanted)
 {
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     const unsigned which = (uint8_t)(data[0] - '0') % (2 * READERS + 1);
-    uint8_t *exact = malloc(size > 1 ? size - 1 : 1); /* a byte too far is found */
+    uint8_t *exact = malloc(size > 1 ? size - 1 : 1); /* an exact buffer, so that an overrun is detected */
     check(exact != NULL);
     memcpy(exact, data + 1, size - 1);
     sniff(exact, size - 1);

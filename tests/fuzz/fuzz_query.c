@@ -1,5 +1,5 @@
-/* libFuzzer target: what a request asks for: query strings with the parameters of a job (recon/kinds.c), paths, Accept,
- * Range, ETags, Prefer, Host and addresses. */
+/* libFuzzer target: request fields: query strings with the parameters of a job (recon/kinds.c), paths, Accept, Range,
+ * ETags, Prefer, Host and addresses. */
 #include "daemon/http/http_fields.h"
 #include "recon/recon.h"
 #include "tests/fuzz/fuzz.h"
@@ -7,7 +7,7 @@
 #include <strings.h>
 #include <time.h>
 
-/* Every byte as %XX: what no reader may take for anything but the byte. */
+/* Every byte as %XX, which every reader must decode to the same byte. */
 static char *escape(char *to, const char *text)
 {
     for (; *text; text++)
@@ -15,7 +15,7 @@ static char *escape(char *to, const char *text)
     return to;
 }
 
-/* A parameter that was taken holds what its table allows, and is taken again from its own text. */
+/* A parameter that was accepted has a value within its table's limits, and is accepted again from its own text. */
 static void check_parameter(const char *name, const char *value)
 {
     const struct kind *kind = kinds[0];
@@ -30,7 +30,7 @@ static void check_parameter(const char *name, const char *value)
     while (strcmp(kind->params[i].name, name) != 0)
         i++;
     const struct param *param = &kind->params[i];
-    /* A set is kept in the order of its table. */
+    /* A set is stored in the order of its table. */
     const bool same = strcmp(after.value[i].text, param_spelling(param, value)) == 0;
     check(after.value[i].given && (same || (param->type == PARAM_SET && strlen(after.value[i].text) == strlen(value))));
     bool number = param->type == PARAM_REAL || param->type == PARAM_INT;
@@ -44,7 +44,7 @@ static void check_parameter(const char *name, const char *value)
     check(memcmp(&after, &again, sizeof after) == 0);
 }
 
-/* A time that was taken is one of the past, or a date's; printed as a date, it is taken as the same second. */
+/* An accepted time is an age or a date; printed as a date, it is accepted as the same second. */
 static void check_since(const char *text)
 {
     const int64_t now = 1800000000000;
@@ -81,7 +81,7 @@ static void read_query(const char *text)
     check(!found);
 }
 
-/* The parts of a target, put together again, are the target. */
+/* Joining the parts of a target gives the target. */
 static void check_target(const char *text)
 {
     const char *host, *path, *query;
@@ -125,7 +125,7 @@ static void read_accept(const char *text)
     check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && (closeness > 0 || quality == 0));
 }
 
-/* What is found of a cookie is in the header, and holds nothing that ends it. */
+/* A cookie's value must occur in the header, and contain no character that would end it. */
 static void read_cookies(const char *text)
 {
     char value[16], name[32] = "m=";
@@ -135,7 +135,7 @@ static void read_cookies(const char *text)
     check(count == 0 || strstr(text, name));
 }
 
-/* A view that was set comes back from its text, which may be part of a file's name; any other text is none. */
+/* An accepted view is recovered from its text, which must be safe in a file name; any other text is refused. */
 static void read_view(const char *text)
 {
     static const char *const names[] = {"frame", "slice", "channel", "size", "window"};
@@ -211,7 +211,7 @@ static void read_address(const char *text)
     check(address_split(again, host_again, &port_again) == 0 && port == port_again && strcmp(host, host_again) == 0);
 }
 
-/* Whether `text` is this name, and behind it at most the dot of the root and a port. */
+/* Whether `text` is this name, optionally followed by the root's dot and a port. */
 static bool is_host(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -222,7 +222,7 @@ static bool is_host(const char *text, const char *name)
     return !*text || (*text == ':' && strspn(text + 1, "0123456789") == strlen(text + 1));
 }
 
-/* What a target names is in it, and only what may be. */
+/* The parts of a target must occur in it, and contain only permitted characters. */
 static void read_target(const char *text)
 {
     char *copy = strdup(text);
@@ -236,7 +236,7 @@ static void read_target(const char *text)
     free(copy);
 }
 
-/* Where a browser may be led to: nowhere but to one of the names, or to this machine. */
+/* A browser may be redirected only to one of the names or to this machine. */
 static void read_host(const char *text)
 {
     char name[HTTP_NAME];

@@ -1,4 +1,4 @@
-/* fuzz_scan.h: what the fuzz targets of the readers of scans share. */
+/* fuzz_scan.h: shared by the fuzz targets of scan readers. */
 #ifndef MRIRECON_TESTS_FUZZ_SCAN_H
 #define MRIRECON_TESTS_FUZZ_SCAN_H
 
@@ -11,11 +11,11 @@
 
 enum { SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 
-/* All that a reconstruction would read lies in the scan. */
+/* Everything that a reconstruction would read lies inside the scan. */
 static inline void check_scan(const struct scan *scan)
 {
     const struct scan_header *h = scan->header;
-    static volatile float read; /* so that nothing is optimised away */
+    static volatile float read; /* volatile, so that the reads are not optimised away */
     check(h->readouts >= 1 && h->encodings >= 1 && strlen(scan->xml) == h->xml_bytes);
     for (uint64_t i = 0; i < h->readouts; i++) {
         const struct scan_readout *r = &scan->readouts[i];

@@ -1,5 +1,5 @@
-/* libFuzzer target: who somebody is: the header Authorization, the names of clients, and what an operator writes: the
- * files of tokens and configuration, and the command line. */
+/* libFuzzer target: authentication: the header Authorization and the names of clients; and the operator's files:
+ * tokens, configuration, and the command line. */
 #include "daemon/base/options.h"
 #include "daemon/http/tokens.h"
 #include "tests/fuzz/fuzz.h"
@@ -12,7 +12,7 @@
 #define TOKEN "mrt_known"
 /* SHA-256 of TOKEN. */
 #define TOKEN_HASH "5bbb4d44c3c3d77115e9a4e4e97aaa6b36f485792cb5a93e60bf45996c892dcc"
-/* Of nothing. */
+/* SHA-256 of the empty string. */
 #define TOKEN_HASH_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define TOKEN_LINE       "somebody submit " TOKEN_HASH
 
@@ -21,7 +21,7 @@ static void file_write(int fd, const char *text)
     check(ftruncate(fd, 0) == 0 && pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text));
 }
 
-/* A file of this text that only its owner may write, by the path that leads to it. */
+/* Create a file with this text that only its owner may write; `path` gets its path. */
 static int file_make(const char *text, char path[32])
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -31,8 +31,8 @@ static int file_make(const char *text, char path[32])
     return fd;
 }
 
-/* Against a file with one token: right is the token, and nothing else is. What is said of a wrong one is the same
- * whatever it is, so that no byte of it comes back. */
+/* Compare with a file that has one token: only that token is accepted. The error for a wrong token is always the same,
+ * so that none of its bytes are echoed. */
 static void read_authorization(const char *text)
 {
     static const char *const wrong[] = {"wrong", "Bearer wrong", "Bearer " TOKEN_HASH, "Bearer mrt_" TOKEN_HASH};
@@ -57,8 +57,8 @@ static void read_authorization(const char *text)
     close(fd);
 }
 
-/* No line lets in who has no token, no name is longer than its place, no quota is negative. Read again in the place of
- * a good file, a bad one changes nothing. */
+/* No line admits a client without a token, no name exceeds its buffer, no quota is negative. A bad file that replaces a
+ * good one changes nothing. */
 static void read_tokens(const char *text)
 {
     char path[32];
@@ -81,7 +81,8 @@ static void read_tokens(const char *text)
     close(fd);
 }
 
-/* A new token is that client's, in a file whose last line has no end; who cannot have one leaves the file as it was. */
+/* A new token identifies its client, also in a file whose last line is not terminated; a refused client leaves the file
+ * unchanged. */
 static void read_client(const char *text)
 {
     char path[32], token[TOKEN_TEXT], header[TOKEN_TEXT + 7];
@@ -108,7 +109,7 @@ static void check_options(const struct options *options)
     check(options->keep_scans >= KEEP_NONE && options->keep_scans <= KEEP_ALL && options->worker_timeout >= 1);
 }
 
-/* What a reload refuses changes nothing; what it takes does not change what needs a restart. */
+/* A refused reload changes nothing; an accepted one does not change options that need a restart. */
 static void read_configuration(const char *text)
 {
     char path[32], word[] = "mrirecond", option[] = "--config", restart[2048];
@@ -128,7 +129,7 @@ static void read_configuration(const char *text)
     close(fd);
 }
 
-/* Words of a command line, one a line of the text. Files that --config could name are none of the input's. */
+/* Words of a command line, one per line of the text. The input has no --config files. */
 static void read_arguments(const char *text)
 {
     enum { MOST = 16 };

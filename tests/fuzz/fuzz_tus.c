@@ -1,5 +1,5 @@
-/* libFuzzer target: what headers say of a body: tus' Upload-Length, Upload-Offset and Upload-Checksum, Content-Digest,
- * Idempotency-Key. */
+/* libFuzzer target: headers that describe a body: tus' Upload-Length, Upload-Offset and Upload-Checksum,
+ * Content-Digest, Idempotency-Key. */
 #include "daemon/http/digest.h"
 #include "daemon/http/idempotency.h"
 #include "tests/fuzz/fuzz.h"
@@ -21,7 +21,7 @@ static void read_number(const char *text)
 
 typedef int digest_beginner(struct digest *digest, const char *header);
 
-/* A header that was taken asks for a digest of the known ones, and one that was refused for none. */
+/* An accepted header requests a known digest; a refused one requests none. */
 static void check_digest(digest_beginner *begin, const char *text)
 {
     struct digest digest;
@@ -36,10 +36,10 @@ static void check_digest(digest_beginner *begin, const char *text)
     digest_free(&digest);
     check(digest_end(&digest) && begin(&digest, text) == 0);
     digest_add(&digest, text, strlen(text));
-    check(!digest_end(&digest)); /* nobody finds a text that holds its own digest */
+    check(!digest_end(&digest)); /* no text contains its own digest */
 }
 
-/* The digest of `text`, written as a header says it, fits the text and not a longer one. */
+/* The digest of `text`, formatted as in a header, matches the text but not a longer one. */
 static void check_digest_of(digest_beginner *begin, const char *format, gnutls_digest_algorithm_t code,
                             const char *text)
 {
@@ -84,7 +84,7 @@ static void check_scan_digest(struct idempotency *request, const char *text)
     check(strcmp(seen, wanted) == 0);
 }
 
-/* A key is one client's, and free again when its request has ended. */
+/* A key belongs to one client, and is free again when its request has ended. */
 static void read_key(const char *text)
 {
     struct idempotency_keys *keys = NULL;

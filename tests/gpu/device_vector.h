@@ -6,7 +6,8 @@
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 
-/* n values of a seed; their mean is not 0, so that sums of them are not, either. dev_release() it. */
+/* n values from a seed, with a mean other than 0 so that their sums are not near 0 either. Free them with
+ * dev_release(). */
 static inline struct c32 *device_vector(struct dev *dev, size_t n, uint64_t seed)
 {
     struct c32 *host = take(n * sizeof *host);

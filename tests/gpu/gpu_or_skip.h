@@ -1,4 +1,4 @@
-/* gpu_or_skip.h: begins a program of GPU tests. */
+/* gpu_or_skip.h: the start of each program of GPU tests. */
 #ifndef MRIRECON_GPU_OR_SKIP_H
 #define MRIRECON_GPU_OR_SKIP_H
 
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Without a GPU the program ends here, everything skipped, loudly. A GPU that cannot be opened for another reason (its
- * library cannot be loaded) fails the program. */
+/* Without a GPU the program ends here and reports all its tests as skipped. If a GPU exists but cannot be opened (for
+ * instance because its library cannot be loaded), the program fails. */
 static inline void gpu_or_skip(void)
 {
     struct dev *dev;

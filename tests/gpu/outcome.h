@@ -1,10 +1,10 @@
-/* outcome.h: what a plan makes of a problem on a device, and TAP lines on its errors and codes. */
+/* outcome.h: a plan's results for a problem on a device, and TAP lines on errors and codes. */
 #ifndef MRIRECON_GPU_OUTCOME_H
 #define MRIRECON_GPU_OUTCOME_H
 
 #include "tests/gpu/problem.h"
 
-/* ok when `error` (a relative l2 distance) is within `bound`. */
+/* Passes if `error` (a relative l2 distance) is within `bound`. */
 static inline void verdict_error(double error, double bound, const char *format, const char *what, int line)
 {
     char name[200], why[200];
@@ -75,7 +75,7 @@ static inline void run_problem(struct dev *dev, const struct problem *p, const s
     o->data = take(data_bytes);
     o->squares = take(squares_bytes);
     o->convolved = take(p->c.samples * sizeof(float));
-    /* Poison what is to be overwritten. */
+    /* Poison the output, so that values not written are found. */
     memset(o->image, 0xff, image_bytes);
     memset(o->data, 0xff, data_bytes);
     must(dev_upload(dev, image_out, o->image, image_bytes), "dev_upload");

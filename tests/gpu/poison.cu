@@ -1,8 +1,8 @@
-/* A GPU that fails when it is told to, for tests: stands in for mrirecon-gpu.so, hands every call on to
- * mrirecon-gpu-real.so beside it, and before an upload of LEAST bytes looks into the file $MRIRECON_POISON. While that
- * holds a number above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which
- * nothing of this process works on the device any more. Smaller uploads are spared, that a worker finds its device well
- * when it starts. */
+/* A GPU that fails on command, for tests. It takes the place of mrirecon-gpu.so, forwards every call to
+ * mrirecon-gpu-real.so beside it, and reads the file $MRIRECON_POISON before an upload of at least LEAST bytes. If that
+ * contains a number above 0, it decrements the number and launches a kernel that writes to an invalid address: a real
+ * sticky error, after which no call of this process succeeds on the device. Smaller uploads are spared, so that a
+ * worker's device test succeeds at its start. */
 #include "gridding/base/dev_leaf.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ static void poison(size_t bytes)
         fprintf(file, "%d\n", left - 1);
         fflush(file);
         write_nowhere<<<1, 1>>>(NULL);
-        (void)cudaDeviceSynchronize(); /* what it fails with is for the real leaf to find */
+        (void)cudaDeviceSynchronize(); /* its error is left for the real leaf to find */
     }
     fclose(file);
 }

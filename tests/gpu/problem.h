@@ -20,8 +20,8 @@ struct test_case {
     enum spread spread;
     double tolerance;
     enum nufft_kernel kernel;
-    int width;                /* with oversampling 2; 0: the plan picks both */
-    enum nufft_method method; /* that the plan is asked for; NUFFT_METHOD_CPU: whichever it takes */
+    int width;                /* with oversampling 2; 0: the plan chooses both */
+    enum nufft_method method; /* the requested method; NUFFT_METHOD_CPU: any */
 };
 
 static const struct test_case cases[] = {
@@ -92,7 +92,7 @@ struct problem {
     size_t pixels;
     float *k, *weights;
     struct c32 *data, *image;               /* inputs */
-    double complex *true_image, *true_data; /* what the transforms should give */
+    double complex *true_image, *true_data; /* expected results of the transforms */
 };
 
 static void fill_k(const struct test_case *c, float *k)
@@ -111,10 +111,10 @@ static void fill_k(const struct test_case *c, float *k)
                 v = u;
                 break;
             case CENTRE:
-                v = m % 3 ? 0.03 * u : u; /* two thirds in a thousandth of the square */
+                v = m % 3 ? 0.03 * u : u; /* two thirds lie in a thousandth of the square */
                 break;
             case RADIAL:
-                v = ((double)(m % 40) - 20) / 40 * direction[d] / sqrt(length); /* k = 0 in each, -0.5 in some */
+                v = ((double)(m % 40) - 20) / 40 * direction[d] / sqrt(length); /* every spoke has k = 0, some -0.5 */
                 break;
             case LINE:
                 v = d == 0 ? -0.5 : u;
@@ -144,13 +144,13 @@ static double complex number(struct c32 v)
     return (double)v.re + (double)v.im * I;
 }
 
-/* Without what Annex G asks of infinities. */
+/* Without the infinity handling of C's Annex G. */
 static double complex product(double complex a, double complex b)
 {
     return creal(a) * creal(b) - cimag(a) * cimag(b) + (creal(a) * cimag(b) + cimag(a) * creal(b)) * I;
 }
 
-/* One line of the image, y and z given, and one transform: of `count` samples, added in their order. */
+/* One line of the image (fixed y and z) of one transform: the sum over `count` samples, added in order. */
 static void oracle_line(struct problem *p, size_t first, size_t count, const double complex *phase, size_t line,
                         size_t transform, double complex *to)
 {
@@ -182,8 +182,9 @@ static double complex oracle_sample(const struct problem *p, const double comple
     return sum;
 }
 
-/* The double sums, written as in nufft.h. Only the first and last of the batch are summed. Threads share lines of the
- * image, or samples: each sum is one thread's, in one order, so that their number changes no bit. */
+/* The double sums, written as in nufft.h. Only the first and last transform of the batch are summed. Threads share
+ * lines of the image, or samples; each sum is computed by one thread in a fixed order, so the bits do not depend on the
+ * number of threads. */
 static void oracle(struct problem *p)
 {
     enum { CHUNK = 1024 };

@@ -1,4 +1,5 @@
-/* tap.h: what a program of GPU tests says (TAP), and where it gives up. Each is one program of one file. */
+/* tap.h: output of a program of GPU tests (TAP), and its exit on failures. Each program is a single source file that
+ * includes it. */
 #ifndef MRIRECON_TAP_H
 #define MRIRECON_TAP_H
 
@@ -12,7 +13,7 @@ static struct {
     int number, failures;
 } tap;
 
-/* why: said where the verdict is not good. */
+/* why: printed if the test fails. */
 static inline void verdict(bool good, const char *name, const char *why)
 {
     printf("%s %d - %s\n", good ? "ok" : "not ok", ++tap.number, name);
@@ -23,7 +24,7 @@ static inline void verdict(bool good, const char *name, const char *why)
     fflush(stdout);
 }
 
-/* A machine that fails in the middle of a test cannot go on. */
+/* A test cannot continue if the machine fails in the middle of it. */
 static inline void must(int code, const char *what)
 {
     if (code) {
@@ -32,7 +33,7 @@ static inline void must(int code, const char *what)
     }
 }
 
-/* Zeros; free() them. */
+/* Zeroed memory; the caller frees it. */
 static inline void *take(size_t bytes)
 {
     void *memory = calloc(bytes + 1, 1);
@@ -43,7 +44,7 @@ static inline void *take(size_t bytes)
     return memory;
 }
 
-/* The GPU; ends the program as gpu_or_skip() does. */
+/* The GPU; without one, ends the program as gpu_or_skip() does. */
 static inline struct dev *tap_gpu(void)
 {
     struct dev *gpu = NULL;
@@ -53,7 +54,7 @@ static inline struct dev *tap_gpu(void)
     return gpu;
 }
 
-/* The plan, and what main() returns. */
+/* Prints the TAP plan, and returns the exit status for main(). */
 static inline int tap_end(void)
 {
     printf("1..%d\n", tap.number);

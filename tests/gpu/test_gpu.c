@@ -1,9 +1,9 @@
-/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, bad
- * input. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* The GPU's leaves: compared with double sums and with the CPU; adjointness, the same bits on every run, bad input.
+ * Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/nufft/nufft_parts.h"
 #include "tests/gpu/outcome.h"
 
-/* ---- the ways plans took ---- */
+/* ---- the methods that plans used ---- */
 
 static bool seen[NUFFT_METHOD_BRICK_DENSE + 1][4]; /* [method][products] */
 
@@ -15,7 +15,7 @@ static void verdict_ways(void)
             if (!seen[method][products] && (method == NUFFT_METHOD_TILES ? products == 0 : products % 2 == 1))
                 snprintf(missing + strlen(missing), sizeof missing - strlen(missing), " %s, %d products;",
                          nufft_method_name(method), products);
-    verdict(missing[0] == 0, "the cases take every method, on tensor cores with one product and with three", missing);
+    verdict(missing[0] == 0, "the cases use every method, on tensor cores with one product and with three", missing);
 }
 
 /* ---- tests ---- */
@@ -30,8 +30,8 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     seen[o.info.method][o.info.products] = true;
     verdict_way(c, &o.info);
     size_t last = (size_t)c->batch - 1;
-    /* The tolerance is the promise, of a given width what the plan expects. 5e-6: float32 sums of a few thousand terms
-     * of random sign. */
+    /* The error must be within the tolerance, or for a given width within the plan's estimate. 5e-6: float32 sums of a
+     * few thousand terms of random sign. */
     double bound = fmax(c->tolerance, c->width ? o.info.expected_error : 0) + 5e-6;
     verdict_error(distance(o.image, p.true_image, p.pixels), bound, "%s: adjoint, first of the batch", c->name,
                   __LINE__);
@@ -41,8 +41,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
                   __LINE__);
     verdict_error(distance(o.data + last * c->samples, p.true_data + c->samples, c->samples), bound,
                   "%s: forward, last of the batch", c->name, __LINE__);
-    /* <A x, y> = <x, A^H y>; both sides are within the tolerance of the truth, times |Ax||y| over the product's own
-     * size. */
+    /* <A x, y> = <x, A^H y>: both sides are within the tolerance of the exact value, relative to |Ax||y|. */
     double complex left = dot(o.data, p.data, c->samples), right = dot(p.image, o.image, p.pixels);
     double size = sqrt(creal(dot(o.data, o.data, c->samples)) * creal(dot(p.data, p.data, c->samples)));
     verdict_error(cabs(left - right) / size, c->tolerance, "%s: adjointness", c->name, __LINE__);
@@ -64,7 +63,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
         verdict_error(distance_between(o.data, on_cpu.data, (last + 1) * c->samples), 2 * bound,
                       "%s: forward as on the CPU", c->name, __LINE__);
         outcome_free(&on_cpu);
-        /* The convolution depends on the kernel: compare where both use the same. */
+        /* The convolution depends on the kernel, so it is compared only if both use the same. */
         struct nufft_params fixed = params;
         struct outcome a, b;
         fixed.width = c->width ? c->width : 4;
@@ -76,8 +75,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
             far += pow((double)a.convolved[m] - b.convolved[m], 2);
             norm += pow(b.convolved[m], 2);
         }
-        /* A sample whose distance from a cell is exactly half the width may count or not: the kernel is 1/I0(beta) =
-         * 9e-4 there. */
+        /* A sample exactly half the width away from a cell may count or not: the kernel is 1/I0(beta) = 9e-4 there. */
         verdict_error(sqrt(far / norm), 1e-3, "%s: convolution as on the CPU", c->name, __LINE__);
         outcome_free(&a);
         outcome_free(&b);
@@ -86,7 +84,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     problem_free(&p);
 }
 
-/* Bins of every kind at once: empty, light, heavy (cut into parts), around the edges. */
+/* Bins of every kind at once: empty, light, heavy (divided into parts), at the edges. */
 static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
@@ -135,8 +133,8 @@ static void test_same_bits(struct dev *gpu, int runs)
     }
 }
 
-/* 3-D coils that share a launch or a pass have the bits that they have alone, whichever of a group they are;
- * bins of every kind. */
+/* 3-D coils that share a launch or a pass have the same bits as each alone, at any position in the group; bins of every
+ * kind. */
 static void test_alone(struct dev *gpu)
 {
     static const struct test_case many[] = {
@@ -172,8 +170,8 @@ static void test_alone(struct dev *gpu)
     }
 }
 
-/* Wide bins of some parts, which their block adds up, and of many, which are added up before; the blocks of parts clear
- * the grid. What an earlier transform left there must be gone: the squares are those of the image. */
+/* Wide bins with few parts, which their own block adds up, and with many, which are added up before. The blocks of
+ * parts clear the grid, so nothing of an earlier transform may remain: the squares must be those of the image. */
 static void test_parts(struct dev *gpu)
 {
     static const struct {
@@ -218,8 +216,8 @@ static void test_parts(struct dev *gpu)
     }
 }
 
-/* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less
- * than 1/3). */
+/* k is periodic: shifting samples by whole turns changes only rounding (of k itself: 3 + 1/3 has two bits fewer than
+ * 1/3). */
 static void test_periodic(struct dev *gpu)
 {
     struct problem p;
@@ -227,7 +225,7 @@ static void test_periodic(struct dev *gpu)
     struct nufft_params params = params_of(&cases[7]);
     problem_make(&p, &cases[7], false);
     for (size_t i = 0; i < p.c.samples * 3; i++)
-        p.k[i] = floorf(p.k[i] * 4096) / 4096; /* exact after the move */
+        p.k[i] = floorf(p.k[i] * 4096) / 4096; /* exact also after the shift */
     run_problem(gpu, &p, &params, &here);
     for (size_t i = 0; i < p.c.samples * 3; i++)
         p.k[i] += (float)((int)(i % 7) - 3);
@@ -239,8 +237,8 @@ static void test_periodic(struct dev *gpu)
     problem_free(&p);
 }
 
-/* Samples in the centre of k-space 1e5 times larger than those around it, and all of them scaled by powers of two,
- * which must change nothing but exponents: halves have few of them. */
+/* Samples in the centre of k-space 1e5 times larger than those around it, all scaled by powers of two. Scaling must
+ * change nothing but exponents, of which half-precision numbers have few. */
 static void test_range(struct dev *gpu)
 {
     static const struct test_case dense = {
@@ -269,7 +267,7 @@ static void test_range(struct dev *gpu)
                    scaled.image[i].im == ldexpf(plain.image[i].im, power);
         for (size_t m = 0; m < dense.samples; m++)
             p.data[m] = (struct c32){ldexpf(p.data[m].re, -power), ldexpf(p.data[m].im, -power)};
-        snprintf(name, sizeof name, "%s: times 2^%d, the image is, too", dense.name, power);
+        snprintf(name, sizeof name, "%s: data times 2^%d give the image times 2^%d", dense.name, power);
         verdict(same, name, "pixels differ");
         outcome_free(&scaled);
     }
@@ -277,7 +275,8 @@ static void test_range(struct dev *gpu)
     problem_free(&p);
 }
 
-/* Sums as long as they get, of numbers of one sign: what tensor cores truncate adds up. The plan's own promise. */
+/* The longest sums, of numbers of one sign: the truncation errors of tensor cores add up. Errors must be within the
+ * plan's estimate. */
 static void test_one_sign(struct dev *gpu)
 {
     static const struct test_case many[] = {
@@ -318,7 +317,7 @@ static void test_bad_input(struct dev *gpu)
     verdict(plan == NULL, "nothing is made by a failing call", "a plan appeared");
 }
 
-/* An adjoint in parts: the bits of the whole, whatever the division. */
+/* An adjoint in parts has the bits of the whole, for any division. */
 static void test_in_parts(struct dev *gpu, const struct test_case *c)
 {
     struct problem p;

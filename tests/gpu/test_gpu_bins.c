@@ -1,5 +1,5 @@
-/* The GPU's bins, sample by sample: against a naive reference, and against the CPU engine's where both cut the grid
- * alike. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* The GPU's bins, sample by sample: compared with a naive reference, and with the CPU engine's bins if both have the
+ * same size. Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/nufft/nufft_leaf.h"
 #include "gridding/range/range.h"
 #include "tests/gpu/tap.h"
@@ -19,7 +19,7 @@ struct test_case {
     const char *name;
     int dim, n[3], width;
     size_t samples;
-    int cpu_tile[3]; /* bins of the CPU engine that are cut like the GPU's; 0: none are */
+    int cpu_tile[3]; /* CPU engine's bins of the same size as the GPU's; 0: none */
     int batch;       /* of the plan */
 };
 
@@ -37,8 +37,7 @@ static const struct test_case cases[] = {
     {"2-D, width 10, a large grid", 2, {2048, 2000, 1}, 10, 50000, {0}, 1},
 };
 
-/* What positions are made of: random ones, ones on cells and half cells, their neighbours, and what float32 has to
- * offer around 0 and far out. */
+/* Coordinates that are random, on cells and half cells, next to these, and float32's extremes around 0 and far out. */
 static float place(uint64_t seed, int cells)
 {
     static const float special[] = {0.f,    -0.f,    1e-45f, -1e-45f, 1e-30f,      -1e-30f,      3e-17f, -3e-17f,
@@ -67,7 +66,7 @@ static float place(uint64_t seed, int cells)
 }
 
 struct entry {
-    uint32_t bin, cell, source; /* cell: what samples of a bin are sorted by */
+    uint32_t bin, cell, source; /* cell: sort key of a bin's samples */
 };
 
 static int by_bin(const void *a, const void *b)
@@ -80,8 +79,8 @@ static int by_bin(const void *a, const void *b)
     return (x->source > y->source) - (x->source < y->source);
 }
 
-/* The base cell by its definition: the lowest of the cells at or above position - width / 2, wrapped; what is closer to
- * a whole turn than 2^-40 is on it. */
+/* The base cell by its definition: the lowest of the cells at or above position - width / 2, wrapped; a position within
+ * 2^-40 of a whole turn counts as that turn. */
 static int base_cell(float k, int cells, int width)
 {
     long double turns = (long double)k - rintl((long double)k);
@@ -96,7 +95,7 @@ static int64_t first_cell(const struct nufft_bins *bins, int d, int bin, int cel
     return bins->pairs[d] ? (int64_t)bin * (cells / 2) / bins->axis[d] * 2 : (int64_t)bin * cells / bins->axis[d];
 }
 
-/* Every sample's bin found by looking at every bin. */
+/* Every sample's bin, found by trying every bin. */
 static struct entry *reference(const struct test_case *c, const struct nufft_info *info, const struct nufft_bins *bins,
                                const float *k)
 {
@@ -109,7 +108,7 @@ static struct entry *reference(const struct test_case *c, const struct nufft_inf
                 bin[d]++;
         }
         int64_t key = cell[2];
-        if (c->dim == 2) { /* squares of 4 x 4 cells, row by row */
+        if (c->dim == 2) { /* squares of 4 x 4 cells, ordered by row */
             const int64_t x = cell[0] - first_cell(bins, 0, bin[0], info->grid[0]),
                           y = cell[1] - first_cell(bins, 1, bin[1], info->grid[1]);
             key = y / 4 * 64 + x / 4;
@@ -140,7 +139,7 @@ static void check_reference(const struct test_case *c, const struct nufft_info *
     free(wanted);
 }
 
-/* The CPU engine numbers its bins x fastest and keeps the caller's order in them. */
+/* The CPU engine numbers its bins with x fastest, and keeps the caller's order within them. */
 static void check_cpu(const struct test_case *c, const struct nufft_info *info, const struct nufft_bins *bins,
                       const float *k)
 {
@@ -198,7 +197,7 @@ static void run_case(struct dev *gpu, const struct test_case *c)
     free(k);
 }
 
-/* The first value in the caller's order is named, whatever the block that finds it. */
+/* The first nonfinite value in the caller's order is named, whichever block finds it. */
 static void test_nonfinite(struct dev *gpu)
 {
     enum { SAMPLES = 100000 };
@@ -221,7 +220,8 @@ static void test_nonfinite(struct dev *gpu)
     free(k);
 }
 
-/* What a plan says it holds is what the device lacks, but for the driver's rounding of each allocation. */
+/* The bytes that a plan reports equal the decrease of the device's free memory, up to the driver's rounding of each
+ * allocation. */
 static void test_bytes(struct dev *gpu)
 {
     static const struct test_case held[] = {{"3-D, bricks", 3, {80, 80, 80}, 4, 300000, {0}, 1},
@@ -243,7 +243,7 @@ static void test_bytes(struct dev *gpu)
         nufft_describe(plan, &info);
         must(dev_memory(gpu, &after, &total), "dev_memory");
         long long off = (long long)(before - after) - (long long)info.bytes;
-        printf("# %s: %.3f MB told, %lld bytes more taken\n", c->name, (double)info.bytes / 1e6, off);
+        printf("# %s: %.3f MB reported, %lld bytes more used\n", c->name, (double)info.bytes / 1e6, off);
         verdict_at(off >= 0 && off <= 32 * 512, c->name, "the plan's bytes are those that the device lacks",
                    (size_t)info.bytes);
         nufft_free(plan);

@@ -1,8 +1,8 @@
-/* A GPU's memory: transfers of any size, refusals before anything is launched, batches and sums that are cut where
- * memory is short. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* A GPU's memory: transfers of any size, refusals before any launch, batches and sums divided when memory is short.
+ * Prints TAP; without a GPU, reports everything as skipped. */
 #include "tests/gpu/outcome.h"
 
-/* Transfers go through pinned buffers chunk by chunk: sizes around a chunk and around many, at odd addresses. */
+/* Transfers go through pinned buffers in chunks: sizes around one chunk and around several, at odd addresses. */
 static void test_transfers(struct dev *gpu)
 {
     static const size_t sizes[] = {1, 4095, 1 << 20, (1 << 20) + 1, (2 << 20) - 1, (16 << 20) + 12345, 50000001};
@@ -51,7 +51,7 @@ static void test_memory(struct dev *gpu)
     verdict(err_last()->required == (int64_t)(total + total / 2) && err_last()->available > 0,
             "gpu-oom tells required and available", "numbers are missing");
 
-    /* A plan that cannot fit is refused before anything is launched, and the device goes on working. */
+    /* A plan that cannot fit is refused before any launch, and the device remains usable. */
     must(dev_memory(gpu, &available, &total), "dev_memory");
     void *ballast = NULL;
     must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
@@ -67,12 +67,12 @@ static void test_memory(struct dev *gpu)
             "numbers are missing");
     problem_free(&p);
 
-    /* A batch that does not fit is worked off in parts, with the same bits. */
+    /* A batch that does not fit is processed in parts, with the same bits. */
     struct test_case wide = {"wide", 2,    {128, 128, 1},   256, 5000,
                              RADIAL, 1e-3, NUFFT_SEPARABLE, 4,   NUFFT_METHOD_BRICK2D};
     struct outcome tight, roomy;
     problem_make(&p, &wide, false);
-    params = params_of(&wide); /* 564 kB a transform */
+    params = params_of(&wide); /* 564 kB per transform */
     run_problem(gpu, &p, &params, &tight);
     dev_release(gpu, ballast);
     run_problem(gpu, &p, &params, &roomy);
@@ -85,7 +85,7 @@ static void test_memory(struct dev *gpu)
     problem_free(&p);
 }
 
-/* What bricks keep on the device: their sums are worked off in chunks of rows where they would not fit. */
+/* The memory of bricks: their sums are computed in chunks of rows if they do not fit at once. */
 static void test_chunks(struct dev *gpu)
 {
     struct test_case c = {"chunks", 3,    {128, 120, 112}, 2, 400000,
@@ -102,21 +102,23 @@ static void test_chunks(struct dev *gpu)
     run_problem(gpu, &p, &params, &tight);
     dev_release(gpu, ballast);
     verdict_way(&c, &roomy.info);
-    /* All of the 56,000 bins of 4 x 5 x 13 cells hold samples: 230 MB of slots a coil; half of what is free is used. */
+    /* All of the 56,000 bins of 4 x 5 x 13 cells have samples: 230 MB of slots per coil; half of the free memory is
+     * used. */
     verdict(roomy.info.bytes > (size_t)280e6 && tight.info.bytes < (size_t)280e6,
             "little memory: rows of bins are summed in chunks", "the plan is as large as ever");
     size_t images = p.pixels * (size_t)c.batch;
     verdict(memcmp(tight.image, roomy.image, images * sizeof *roomy.image) == 0 &&
                 memcmp(tight.squares, roomy.squares, p.pixels * sizeof(float)) == 0,
             "chunks give the same bits", "they differ");
-    /* The convolution sums into a grid. */
+    /* The convolution is summed into a grid. */
     verdict(memcmp(tight.convolved, roomy.convolved, c.samples * sizeof(float)) == 0,
             "chunks convolve to the same bits", "they differ");
     outcome_free(&tight);
     outcome_free(&roomy);
     problem_free(&p);
 
-    /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
+    /* A large plan with many coils takes at most 1.3 times a grid (400^3 cells) plus its samples (position, order and
+     * value).
      */
     struct test_case coils = {"coils", 3,    {200, 200, 200}, 1, 1000000,
                               UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};

@@ -1,5 +1,5 @@
-/* The normal operator on a GPU: against the CPU's and against forward and adjoint, the same bits on every run, memory
- * given back. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* The normal operator on a GPU: compared with the CPU's and with forward and adjoint; the same bits on every run;
+ * memory freed. Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/nufft/normal.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -19,7 +19,7 @@ struct test_case {
     int dim, n[3], batch;
     size_t samples;
     double tolerance;
-    int grid[3]; /* that is expected of a GPU; 0: any */
+    int grid[3]; /* expected on a GPU; 0: any */
 };
 
 static const struct test_case cases[] = {
@@ -29,11 +29,11 @@ static const struct test_case cases[] = {
     {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3, {0}},
     {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5, {0}},
     {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3, {0}},
-    /* More than the passes along y and x take at a time. */
+    /* More columns than the passes along y and x process at a time. */
     {"2-D, large", 2, {256, 250, 1}, 270, 9000, 1e-3, {512, 512, 1}},
     {"3-D, many", 3, {128, 120, 100}, 7, 9000, 1e-3, {256, 240, 0}},
     {"2-D, large, not in halves", 2, {300, 280, 1}, 200, 9000, 1e-3, {0}},
-    /* Every size whose axes are transformed in halves, whole and not. */
+    /* Every size whose axes are transformed in halves, filled and not. */
     {"halves of 64", 2, {64, 61, 1}, 3, 3000, 1e-5, {128, 128, 1}},
     {"halves of 80", 2, {79, 80, 1}, 9, 3000, 1e-5, {160, 160, 1}},
     {"halves of 96", 2, {96, 95, 1}, 1, 3000, 1e-5, {192, 192, 1}},
@@ -45,7 +45,7 @@ static const struct test_case cases[] = {
     {"halves of 192", 2, {190, 192, 1}, 2, 3000, 1e-5, {384, 384, 1}},
     {"halves of 240", 2, {240, 233, 1}, 1, 3000, 1e-5, {480, 480, 1}},
     {"halves of 256", 2, {251, 256, 1}, 9, 3000, 1e-5, {512, 512, 1}},
-    /* Images that fill their halves: every size whose columns come in whole blocks. */
+    /* Images that fill their halves: every size whose columns are whole blocks. */
     {"squares of 64", 2, {64, 64, 1}, 61, 3000, 1e-5, {128, 128, 1}},
     {"squares of 80", 2, {80, 80, 1}, 8, 3000, 1e-5, {160, 160, 1}},
     {"squares of 96", 2, {96, 96, 1}, 1, 3000, 1e-5, {192, 192, 1}},
@@ -66,7 +66,7 @@ static const struct test_case cases[] = {
 struct problem {
     const struct test_case *c;
     struct nufft_params params;
-    size_t values; /* of all images */
+    size_t values; /* number of values of all images */
     float *k, *w;
     struct c32 *image;
 };
@@ -97,8 +97,8 @@ static void problem_free(struct problem *p)
     free(p->image);
 }
 
-/* The operator on `dev`, `runs` times anew; *same: all runs gave the same bits. Every other run is in place; the others
- * repeat the call, which a GPU then has recorded. */
+/* The operator on `dev`, applied `runs` times; *same: all runs gave the same bits. Every other run is in place; the
+ * others repeat the call, which a GPU has then recorded as a graph. */
 static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, bool *same, struct normal_info *info)
 {
     struct c32 *first = take(p->values * sizeof *first), *next = take(p->values * sizeof *next);
@@ -126,7 +126,7 @@ static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, boo
     return first;
 }
 
-/* adjoint(w forward(image)) through plans. */
+/* adjoint(w forward(image)) computed with plans. */
 static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
 {
     struct nufft *forward, *adjoint;
@@ -171,7 +171,7 @@ int main(void)
         struct c32 *here = apply(gpu, &p, 5, &same, &info), *there = apply(cpu, &p, 1, &ignored, &of_cpu);
         struct c32 *transforms = by_transforms(gpu, &p);
         double tolerance = cases[i].tolerance;
-        /* Two results within the tolerance of the truth lie within twice that of each other. */
+        /* Two results that are within the tolerance of the exact value are within twice the tolerance of each other. */
         verdict_within(distance(here, there, p.values) <= 2 * tolerance, "as on the CPU", cases[i].name,
                        distance(here, there, p.values), 2 * tolerance);
         verdict_within(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
@@ -185,7 +185,7 @@ int main(void)
         free(transforms);
         problem_free(&p);
     }
-    /* The driver itself takes memory for a kernel when it first runs: what follows runs the same ones again. */
+    /* The driver allocates memory when a kernel first runs, so the same kernels ran before. */
     must(dev_memory(gpu, &before, &total), "dev_memory");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct problem p;

@@ -1,6 +1,6 @@
-/* Bins of a depth on a GPU, with what lies past it summed by the CPU or by parts of its own: as without a depth, the
- * same bits on every run, counts as a naive count has them, bad input. Prints TAP; skips everything, loudly, where
- * there is no GPU. */
+/* Bins of limited depth on a GPU, with the overflow summed by the CPU or in parts on the GPU: the same results as with
+ * unlimited depth, the same bits on every run, counts equal to naive ones, bad input. Prints TAP; without a GPU,
+ * reports everything as skipped. */
 #include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -21,11 +21,11 @@ struct test_case {
     double wide; /* two thirds of the samples lie within this part of k-space */
     double tolerance;
     enum nufft_kernel kernel;
-    int width; /* 0: by the tolerance */
+    int width; /* 0: chosen by the tolerance */
     enum nufft_method method;
 };
 
-/* One for each way to sum, with bins from nearly empty ones to one that holds most. */
+/* One case for each method of summing, with bins from nearly empty to one that contains most samples. */
 static const struct test_case cases[] = {
     {"2-D, planes", 2, {60, 52, 1}, 5, 9000, 0.05, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK2D},
     {"2-D, planes, many transforms", 2, {40, 40, 1}, 150, 3000, 0.1, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK2D},
@@ -121,7 +121,7 @@ static void run(struct dev *dev, const struct test_case *c, const struct problem
     must(dev_upload(dev, image_out, o->image, image_bytes), "dev_upload");
     must(dev_zero(dev, squares, square_bytes), "dev_zero");
     must(nufft_create(&plan, dev, &params, c->samples, p->k), "nufft_create");
-    /* Weights that are set and taken back leave none. */
+    /* Weights that are set and then removed have no effect. */
     must(nufft_set_weights(plan, p->weights), "nufft_set_weights");
     if (!weigh)
         must(nufft_set_weights(plan, NULL), "nufft_set_weights");
@@ -150,7 +150,7 @@ static double distance(const float *a, const float *b, size_t count)
     return sqrt(off / all);
 }
 
-/* All four results are those of another run, to within `bound`. */
+/* All four results equal those of another run within `bound`. */
 static void same_results(const struct test_case *c, const struct problem *p, const struct outcome *a,
                          const struct outcome *b, double bound, const char *what)
 {
@@ -163,13 +163,13 @@ static void same_results(const struct test_case *c, const struct problem *p, con
     static const char *const names[] = {"adjoint", "forward", "squares", "convolution"};
     for (int i = 0; i < 4; i++) {
         char name[160], why[160];
-        snprintf(name, sizeof name, "%s, %s as without a depth", what, names[i]);
+        snprintf(name, sizeof name, "%s, %s as with unlimited depth", what, names[i]);
         snprintf(why, sizeof why, "%.3g apart, allowed %.3g", far[i], bound);
         verdict_of(far[i] <= bound, name, c->name, why);
     }
 }
 
-/* CPU = GPU: what overflows is gridded with the kernel itself, what is kept by the way's arithmetic, both within the
+/* CPU = GPU: the overflow is gridded with the exact kernel and the rest by the method's arithmetic, both within the
  * tolerance; squares and convolutions square an error. */
 static void depth_run(struct dev *gpu, const struct test_case *c, const struct problem *p, const struct outcome *plain,
                       int depth)
@@ -255,7 +255,7 @@ static void case_run(struct dev *gpu, const struct test_case *c, int runs)
     problem_free(&p);
 }
 
-/* The next data come while the last are gridded: each image is that of its own data. */
+/* The next data arrive while the last are gridded: each image must be that of its own data. */
 static void test_beside(struct dev *gpu)
 {
     enum { ROUNDS = 6 };
@@ -320,7 +320,7 @@ static void test_bad_input(struct dev *gpu)
                "bad input", err_last()->text);
     params.bin_depth = NUFFT_DEPTH_AUTO;
     rc = nufft_create(&plan, gpu, &params, 30, k);
-    verdict_of(rc == ERR_TRAJ_NONFINITE && !plan, "k that is not a number, the depth being chosen", "bad input",
+    verdict_of(rc == ERR_TRAJ_NONFINITE && !plan, "k that is not a number, with automatic depth", "bad input",
                err_last()->text);
     struct c32 image[32 * 32], *there;
     void *memory;

@@ -1,7 +1,7 @@
-/* Sums over pairs of points and counts of distances on a GPU (gridding/range/sums.h): the CPU's cases against sums in
- * double precision, and what is a GPU's own: the same bits on every run, sums like the CPU's, crowds whose work is cut
- * in parts, images beyond the box, every law, a listener, memory told before it is taken. Skips everything, loudly,
- * where there is no GPU. */
+/* Sums over pairs of points and counts of distances on a GPU (gridding/range/sums.h): the CPU's cases compared with
+ * sums in double precision, and cases of a GPU's own: the same bits on every run, sums like the CPU's, crowds whose
+ * work is divided, images beyond the box, every law, a listener, memory estimated before it is allocated. Without a
+ * GPU, reports everything as skipped. */
 #define SUMS_DEVICE DEV_GPU
 #include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/pairs_cases.h"
@@ -45,7 +45,7 @@ static struct dev *device(enum dev_kind kind)
 
 /* ---- the CPU's sums, and the same bits ---- */
 
-/* Vectors [3][count] and scalars [count] of a cloud, by new points. */
+/* Vectors [3][count] and scalars [count] of a cloud, with points created anew. */
 static float *both_of(struct dev *dev, const struct cloud *c, const struct range_law *vector_law,
                       const struct range_law *scalar_law)
 {
@@ -91,9 +91,10 @@ static double square_sum(const float *v, size_t count)
     return sum;
 }
 
-/* Each form, of points spread evenly and not: twice with the same bits, and like the CPU's: float32 leaves of sums of
- * up to 1e4 terms, the largest of which are what near pairs give, some 1e-6 of their root mean square. An inverse law
- * ends in a step at the reach, on whose two sides the devices may see a pair: of a value up to 1.2, 0.3 at most. */
+/* Each form, for evenly spread and crowded points: two runs with the same bits, and close to the CPU's. The largest of
+ * up to 1e4 terms come from close pairs, so float32 leaves about 1e-6 of their root mean square. An inverse law ends
+ * with a step at the reach, and the devices may place a pair on different sides of it: a difference of at most 0.3 for
+ * values up to 1.2. */
 static void every_form_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void every_form_as_on_the_cpu(void **state)
             const struct range_law vectors = near_law(forms[f].form, 3, forms[f].least, forms[f].soft, forms[f].spline),
                                    scalars = near_law(forms[f].form, 1, forms[f].least, forms[f].soft, forms[f].spline);
             for (size_t i = 0; i < c.count; i++)
-                c.values[i] += 0.5f; /* masses: above 0 */
+                c.values[i] += 0.5f; /* masses are positive */
             if (forms[f].scaled) {
                 c.scale = allocate(c.count, sizeof *c.scale);
                 for (size_t i = 0; i < c.count; i++)
@@ -164,8 +165,8 @@ static void counts_as_on_the_cpu(void **state)
 
 /* ---- crowds ---- */
 
-/* What a point of this value adds to a vector and a potential, and to the sum of their absolute values, in double
- * precision: the laws of near_law() softened by 0.03, of a reach of 2. */
+/* The contribution of a point with this value to a vector and a potential, and to the sum of magnitudes, in double
+ * precision: the laws of near_law() with a softening of 0.03 and a reach of 2. */
 static void pair_add(const double away[3], double r2, double value, double sum[4], double size[4])
 {
     const double s2 = r2 + 0.03 * 0.03, t = 1 - r2 / 4;
@@ -177,8 +178,8 @@ static void pair_add(const double away[3], double r2, double value, double sum[4
     size[3] += fabs(value) * pow(s2, -0.5);
 }
 
-/* 400,000 points in one cell: their sums at some of them, and how many pairs they are. */
-static void a_crowd_sums_to_what_it_holds(void **state)
+/* 400,000 points in one cell: compare the sums at some of them, and the number of pairs. */
+static void a_crowd_sums_correctly(void **state)
 {
     (void)state;
     enum { COUNT = 400000, PROBES = 5 };
@@ -216,7 +217,7 @@ static void a_crowd_sums_to_what_it_holds(void **state)
     cloud_free(&c);
 }
 
-/* Few points against many: what one cluster has to do is cut in parts; and the other way round. */
+/* Few points against many, and many against few: the work of one cluster is divided. */
 static void few_against_many(void **state)
 {
     (void)state;
@@ -251,7 +252,7 @@ static void few_against_many(void **state)
 
 /* ---- images ---- */
 
-/* A reach of five boxes: 11^3 images of every point, itself among them. */
+/* A reach of five boxes: 11^3 images of every point, including itself. */
 static void a_reach_beyond_the_box(void **state)
 {
     (void)state;
@@ -298,7 +299,7 @@ static void a_reach_beyond_the_box(void **state)
 struct heard {
     struct dev *dev;
     size_t calls, last, most, least_free;
-    size_t stop_at; /* call; 0: never */
+    size_t stop_at; /* call at which the work is canceled; 0: never */
 };
 
 static int hear(void *context, size_t done, size_t most)
@@ -314,8 +315,8 @@ static int hear(void *context, size_t done, size_t most)
     return h->calls == h->stop_at ? err_set(ERR_CANCELED, "Enough.") : 0;
 }
 
-/* Progress rises to the end; any call may end the work; and no more memory is taken than was told. */
-static void a_listener_hears_and_ends(void **state)
+/* Progress rises to the end, any call can cancel the work, and no more memory is allocated than was estimated. */
+static void a_listener_gets_progress_and_can_cancel(void **state)
 {
     (void)state;
     enum { COUNT = 100000 };
@@ -344,7 +345,7 @@ static void a_listener_hears_and_ends(void **state)
             assert_true(stop_at ? heard.calls == stop_at : heard.calls >= 2 && heard.last == heard.most);
             assert_true(!stop_at || (counts[0] == 3 && counts[1] == 3));
             if (available - heard.least_free > (count ? memory.count : memory.pairs))
-                fail_msg("%zu bytes taken, %zu were told", available - heard.least_free,
+                fail_msg("%zu bytes used, estimated %zu", available - heard.least_free,
                          count ? memory.count : memory.pairs);
             range_points_free(points);
         }
@@ -391,10 +392,10 @@ int main(void)
         cmocka_unit_test(one_pass_equals_two),
         cmocka_unit_test(every_form_as_on_the_cpu),
         cmocka_unit_test(counts_as_on_the_cpu),
-        cmocka_unit_test(a_crowd_sums_to_what_it_holds),
+        cmocka_unit_test(a_crowd_sums_correctly),
         cmocka_unit_test(few_against_many),
         cmocka_unit_test(a_reach_beyond_the_box),
-        cmocka_unit_test(a_listener_hears_and_ends),
+        cmocka_unit_test(a_listener_gets_progress_and_can_cancel),
         cmocka_unit_test(nothing_to_sum),
     };
     gpu_or_skip();

@@ -1,5 +1,5 @@
-/* The normal operator of many coils divided among GPUs: as on one, to the last bit, whether the parts are one GPU twice
- * or several. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* The normal operator of many coils divided among GPUs: bit-identical to that on one GPU, whether the parts are on the
+ * same GPU twice or on several. Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/base/vec.h"
 #include "recon/mri/sense.h"
 #include "tests/gpu/device_vector.h"
@@ -15,7 +15,7 @@ static double decay(const void *of, const double l[3])
     return exp(-0.01 * (l[0] * l[0] + l[1] * l[1] + l[2] * l[2]));
 }
 
-/* The operator applied to its own result, CALLS times, on a device of these GPUs. */
+/* The operator applied to its own result, CALLS times, on a device made of these GPUs. */
 static struct c32 *run(int gpus, const int *index)
 {
     const struct nufft_params params = {.dim = 3, .n = {SIDE, SIDE, SIDE}, .batch = 5};

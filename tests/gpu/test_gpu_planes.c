@@ -1,8 +1,8 @@
-/* 2-D plans on a GPU where most samples lie in one place, whatever the data and their scale: against double sums, the
- * error that a plan expects, the same bits on every run and for any number of transforms; and plans at random. Prints
- * TAP; skips everything, loudly, where there is no GPU.
+/* 2-D plans on a GPU with most samples at one position, for any data and scale: compared with double sums and the
+ * plan's error estimate; the same bits on every run and for any number of transforms; and random plans. Prints TAP;
+ * without a GPU, reports everything as skipped.
  *
- *   test_gpu_planes [DIVISOR [PLANS]]   of the numbers of samples (for a sanitizer); plans at random */
+ *   test_gpu_planes [DIVISOR [PLANS]]   divides the numbers of samples (for a sanitizer); number of random plans */
 #include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -20,12 +20,12 @@ struct test_case {
     enum place place;
     enum values values;
     double tolerance;
-    int width;           /* 0: the plan picks */
-    double oversampling; /* likewise */
+    int width;           /* 0: the plan chooses */
+    double oversampling; /* 0: the plan chooses */
     double scale;        /* of the data */
 };
 
-/* More than two million samples in one cell of the grid, or around a corner of it. */
+/* More than two million samples in one cell of the grid, or around one of its corners. */
 static const struct test_case cases[] = {
     {"one cell, 1 transform, 1e-3", {256, 256}, 1, 5000000, CELL, RANDOM, 1e-3, 0, 0, 1},
     {"one cell, 1 transform, 1e-5", {120, 126}, 1, 2100000, CELL, RANDOM, 1e-5, 0, 0, 1},
@@ -126,7 +126,7 @@ static void problem_free(struct problem *p)
 
 enum { LINES_MOST = 64 };
 
-/* Columns or rows of the image that are checked: all of few, else LINES_MOST / 2 from edge to edge. */
+/* Columns or rows of the image that are checked: all if there are few, else LINES_MOST / 2 from edge to edge. */
 static int lines_of(int n, int *line)
 {
     const int count = n <= LINES_MOST ? n : LINES_MOST / 2;
@@ -171,7 +171,7 @@ static void sum_pixels(const struct problem *p, int transform, int rows, const i
     }
 }
 
-/* What transforms come to in the mean over random places: sums that cancel by chance are not what errors relate to. */
+/* The expected sum of squares over random positions: errors are not relative to sums that cancel by chance. */
 static double squares(const struct problem *p, const struct c32 *values, size_t count)
 {
     double sum = 0;
@@ -222,7 +222,7 @@ static double forward_error(const struct problem *p, int transform, const struct
 
 /* ---- plans ---- */
 
-/* Images and data on the device, filled with NaN: what a transform must overwrite. */
+/* Images and data on the device, filled with NaN, which the transforms must overwrite. */
 struct outcome {
     struct nufft_info info;
     struct c32 *image, *data;
@@ -246,7 +246,7 @@ static void *upload(struct dev *gpu, const void *host, size_t bytes)
     return device;
 }
 
-/* `count` of the plan's transforms at a time. */
+/* `count` of the plan's transforms per call. */
 static void run(struct dev *gpu, const struct problem *p, int count, struct outcome *o)
 {
     const struct nufft_params params = params_of(&p->c);
@@ -309,11 +309,11 @@ static void run_case(struct dev *gpu, const struct test_case *c, size_t divisor)
     small.samples = c->samples / divisor;
     problem_make(&p, &small, 1);
     run(gpu, &p, c->batch, &all);
-    verdict(all.info.method == NUFFT_METHOD_BRICK2D, c->name, "the plan does not take planes");
-    /* Where the plan picks, it keeps the tolerance; where it is told, what it expects. */
+    verdict(all.info.method == NUFFT_METHOD_BRICK2D, c->name, "the plan does not use planes");
+    /* A plan that chooses for itself must meet the tolerance; one with a given width, its own estimate. */
     const double most = c->width ? all.info.expected_error : c->tolerance;
-    /* What samples of one place err by is one random number: that it is three times its root mean square has a chance
-     * of exp(-9). */
+    /* Samples at one position share one random error: it exceeds three times its root mean square with a probability of
+     * exp(-9). */
     const bool spread = c->place == MIXED || c->place == SPOKES;
     for (int i = 0; i < (c->batch > 1 ? 2 : 1); i++) {
         const int t = i * (c->batch - 1);
@@ -337,7 +337,7 @@ static void run_case(struct dev *gpu, const struct test_case *c, size_t divisor)
     problem_free(&p);
 }
 
-/* Plans of given widths and oversamplings, at random: none errs by more than it expects. */
+/* Random plans of given widths and oversamplings: no error exceeds the estimate. */
 static void test_random_plans(struct dev *gpu, int plans)
 {
     double worst = 0;
@@ -374,8 +374,8 @@ static void test_random_plans(struct dev *gpu, int plans)
         outcome_free(&o);
         problem_free(&p);
     }
-    printf("# the largest error of %d plans at random is %.2f times what was expected: %s\n", plans, worst, which);
-    snprintf(name, sizeof name, "%d plans at random err by what they expect at most", plans);
+    printf("# the largest error of %d random plans is %.2f times the estimate: %s\n", plans, worst, which);
+    snprintf(name, sizeof name, "the errors of %d random plans are within their estimates", plans);
     verdict(worst <= 1, name, which);
 }
 

@@ -1,7 +1,7 @@
-/* Plans of the NUFFT on a GPU at random, in two and three dimensions, with both kernels: none errs by more than it
- * expects. Prints TAP; skips everything, loudly, where there is no GPU.
+/* Random NUFFT plans on a GPU, in two and three dimensions, with both kernels: no error exceeds the plan's estimate.
+ * Prints TAP; without a GPU, reports everything as skipped.
  *
- *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is told, or all */
+ *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is printed, or all */
 #include "tests/gpu/tap.h"
 #include "tests/plans.h"
 
@@ -21,8 +21,8 @@ int main(int argc, char **argv)
     char name[100], why[100];
     const int beyond = plans_try(gpu, &search, &worst);
     must(beyond < 0, "a plan at random");
-    snprintf(name, sizeof name, "%d plans at random err by what they expect at most", search.plans);
-    snprintf(why, sizeof why, "%d do not, the worst by %.2f times as much", beyond, worst);
+    snprintf(name, sizeof name, "the errors of %d random plans are within their estimates", search.plans);
+    snprintf(why, sizeof why, "%d are not, the worst by a factor of %.2f", beyond, worst);
     verdict(beyond == 0, name, why);
     dev_free(gpu);
     return tap_end();

@@ -1,6 +1,6 @@
-/* Reconstructions on a GPU: every method, with and without a field map, of images, series, volumes and stacks, as on
- * the CPU, whose images unit tests hold against double sums; the same bits again; nothing that falls back to the CPU.
- * Skips everything, loudly, where there is no GPU. */
+/* Reconstructions on a GPU: every method, with and without a field map, of images, series, volumes and stacks, compared
+ * with the CPU, whose images the unit tests compare with double sums; the same bits on a second run; nothing falls back
+ * to the CPU. Without a GPU, reports everything as skipped. */
 #include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/recon_fixture.h"
 
@@ -10,7 +10,7 @@ struct scene {
     const char *name;
     int n[3];
     unsigned coils;
-    bool stack; /* partitions of one trajectory; else random samples */
+    bool stack; /* partitions on the same trajectory; otherwise random samples */
 };
 
 static const struct scene plane = {"plane", {40, 36, 1}, 3, false}, volume = {"volume", {12, 10, 8}, 3, false},
@@ -40,7 +40,7 @@ static void pixels_fill(const struct scene *scene)
 static void scan_make(struct flat *flat, const struct scene *scene, bool field)
 {
     const int nz = scene->n[2], lines = READOUTS / nz;
-    const unsigned dim = nz > 1 ? 3 : 2, columns = dim + 1; /* the last: the weight */
+    const unsigned dim = nz > 1 ? 3 : 2, columns = dim + 1; /* the last column is the weight */
     flat_init(flat, (unsigned)scene->n[0], (unsigned)scene->n[1], (unsigned)nz);
     for (int r = 0; r < READOUTS; r++) {
         const struct scan_readout *readout = random_readout(flat, SAMPLES, scene->coils, columns, dim);
@@ -73,8 +73,7 @@ static void run_on(enum dev_kind kind, const struct scene *scene, bool field, co
     flat_free(&flat);
 }
 
-/* Each device's gridding errs by 1e-5, which iterations enlarge by some times; a step that is wrong anywhere shows at
- * 1e-2 and more. */
+/* Each device's gridding errs by 1e-5, which iterations amplify a few times; a wrong step gives at least 1e-2. */
 static void as_on_the_cpu(const struct scene *scene, const char *parameters)
 {
     for (int field = 0; field < 2; field++) {
@@ -94,7 +93,7 @@ static void as_on_the_cpu(const struct scene *scene, const char *parameters)
             fail_msg("%s, %s, %s: differs by %g", scene->name, parameters, field ? "with a field" : "without",
                      sqrt(difference / norm));
         assert_memory_equal(a->data, images_of(&again)->data, count * sizeof *a->data);
-        /* A GPU grids the plain adjoint of a stack in three dimensions. */
+        /* A GPU grids the plain adjoint of a stack in 3-D. */
         const bool iterates = strncmp(parameters, "method=", 7) == 0;
         assert_string_equal(decided(&there, "kz transform"), scene->stack ? "fft" : "");
         assert_string_equal(decided(&here, "kz transform"), !scene->stack       ? ""

@@ -1,5 +1,5 @@
-/* Every size of grid that the GPU's FFT takes, as rows and as columns: transforms of long, narrow images against double
- * sums. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* Every grid size that the GPU's FFT supports, along rows and along columns: transforms of long, narrow images compared
+ * with double sums. Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/nufft/nufft_leaf.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -32,7 +32,7 @@ static double complex phase_of(const struct problem *p, size_t m, int d, int i)
     return turn((double)p->k[2 * m + (size_t)d] * (i - p->n[d] / 2));
 }
 
-/* The larger of the adjoint's and the forward transform's relative l2 errors. */
+/* The larger relative l2 error of adjoint and forward transform. */
 static double error_of(const struct problem *p, const struct c32 *image, const struct c32 *data)
 {
     double complex *x = take((size_t)p->n[0] * sizeof *x), *wanted = take(p->pixels * sizeof *wanted);

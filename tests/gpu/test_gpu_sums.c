@@ -1,13 +1,13 @@
-/* Sums of limited range on a GPU (gridding/range/sums.h): the CPU's cases against sums in double precision, and what is
- * a GPU's own: the same bits on every run, parts of crowded tiles, a listener, memory told before it is taken, sums
- * like the CPU's. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* Sums of limited range on a GPU (gridding/range/sums.h): the CPU's cases compared with sums in double precision, and
+ * cases of a GPU's own: the same bits on every run, parts of crowded tiles, a listener, memory estimated before it is
+ * allocated, sums like the CPU's. Prints TAP; without a GPU, reports everything as skipped. */
 #define SUMS_DEVICE DEV_GPU
 #include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/sums_cases.h"
 
 static const struct range_box crowded_box = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, {true, true, false}};
 
-/* Points that crowd in one bin, but for a tenth. */
+/* Points of which nine tenths crowd in one bin. */
 static struct cloud crowd_make(size_t count, bool scaled, int channels)
 {
     struct cloud c = cloud_make(&crowded_box, count, EVERYWHERE, scaled, channels);
@@ -67,8 +67,8 @@ static void the_same_bits_on_every_run(void **state)
     cloud_free(&c);
 }
 
-/* Sums by both devices lie apart by what float32 sums and the fit may err by: each within close_to()'s bound of the
- * exact sum. Values and grids are not negative, nor are these laws: a sum is the sum of what is summed. A node's law
+/* The devices' sums differ by at most the errors of float32 sums and of the fit: each is within close_to()'s bound of
+ * the exact sum. Values, grids and these laws are not negative, so a sum equals the sum of magnitudes. A node's value
  * may err by the fit's error of its largest value; a point reaches fewer than CUBE nodes. */
 static void the_devices_agree(void **state)
 {
@@ -114,8 +114,8 @@ static void the_devices_agree(void **state)
 
 /* ---- depths ---- */
 
-/* 400,000 points in one bin, whatever the depth and what becomes of the rest, sum to what they hold. */
-static void crowds_sum_to_what_they_hold_at_any_depth(void **state)
+/* 400,000 points in one bin sum correctly at any depth, however the overflow is summed. */
+static void crowds_sum_correctly_at_any_depth(void **state)
 {
     (void)state;
     enum { COUNT = 400000, PROBES = 5 };
@@ -155,7 +155,7 @@ static void crowds_sum_to_what_they_hold_at_any_depth(void **state)
         scatter(dev, points, &law, &c, grid);
         for (int n = 0; n < PROBES; n++)
             close_to("a crowd", grid[node[n]], exact_sum[n], size[n]);
-        /* What is summed to a point does not depend on who sums it but in the last digits. */
+        /* The sum at a point differs only by rounding between the two methods. */
         gather(dev, points, &law, &c, grid, back);
         if (!first) {
             first = calloc(COUNT, sizeof *first);
@@ -184,8 +184,8 @@ static const struct grid_case cubes[] = {
     {"no box", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 0, EVERYWHERE, false, 1},
 };
 
-/* A node's terms are rounded to halves four times, by 2^-11 at most each; what is less than 2^-24 of the largest value
- * is nothing. */
+/* A node's terms are rounded to half precision four times, by at most 2^-11 each; values below 2^-24 of the largest
+ * become 0. */
 static void cubes_case(const struct grid_case *g)
 {
     struct cloud c = cloud_make(&g->box, g->count, g->spread, g->scaled, 1);
@@ -209,7 +209,7 @@ static void cubes_case(const struct grid_case *g)
             nothing += value != 0 ? 2e-7 : 0;
         }
         if (!(fabs((double)grid[node] - sum) <= 2.1e-3 * size + nothing))
-            fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", g->name, (double)grid[node], sum, size);
+            fail_msg("%s: %.9g, expected %.9g (magnitudes sum to %.3g)", g->name, (double)grid[node], sum, size);
         error += ((double)grid[node] - sum) * ((double)grid[node] - sum);
         all += size * size;
     }
@@ -228,8 +228,8 @@ static void cubes_by_tensor_cores_to_grids(void **state)
         cubes_case(&cubes[g]);
 }
 
-/* 400,000 points in one bin, in one part and in many; a value that is no number goes where it reaches, and the rest is
- * summed in float32. */
+/* 400,000 points in one bin, in one part and in many; a NaN value affects the nodes within its reach, and the others
+ * are summed in float32. */
 static void crowds_of_cubes_in_parts(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void crowds_of_cubes_in_parts(void **state)
 
 /* ---- positions as doubles ---- */
 
-/* In a box that begins at 1e6, float32 positions would lie on a lattice of 1/16. */
+/* In a box that begins at 1e6, float32 positions would be multiples of 1/16. */
 static void positions_given_as_doubles_keep_their_digits(void **state)
 {
     (void)state;
@@ -320,9 +320,9 @@ static void positions_given_as_doubles_keep_their_digits(void **state)
 /* ---- a listener ---- */
 
 struct heard {
-    int calls, last; /* last: the call that ends the work; 0: none does */
+    int calls, last; /* last: the call that cancels the work; 0: none does */
     double fraction;
-    size_t least; /* bytes free, at least */
+    size_t least; /* the least number of free bytes */
     struct dev *dev;
 };
 
@@ -344,7 +344,7 @@ struct work {
     struct cloud cloud;
     struct range_law law;
     struct range_points *points;
-    float *values, *grid, *gathered; /* the device's */
+    float *values, *grid, *gathered; /* on the device */
     struct dev *dev;
     int depth;
     enum range_excess overflow;
@@ -395,7 +395,7 @@ static void work_free(struct work *w)
     cloud_free(&w->cloud);
 }
 
-static void a_listener_hears_and_may_end_the_work(void **state)
+static void a_listener_gets_progress_and_can_cancel(void **state)
 {
     (void)state;
     struct work w = work_make(3000000, 2000, RANGE_SPLIT);
@@ -417,7 +417,7 @@ static void a_listener_hears_and_may_end_the_work(void **state)
 
 /* ---- memory ---- */
 
-/* Never more than was told. */
+/* Never more than was estimated. */
 static void memory_is_estimated_before_it_is_allocated(void **state)
 {
     (void)state;
@@ -449,8 +449,8 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
     }
 }
 
-/* A GPU whose memory is taken says so, and sums again once there is some. */
-static void no_memory_is_an_error_of_its_own(void **state)
+/* A GPU that is out of memory reports it, and sums again once memory is free. */
+static void out_of_memory_is_reported_as_such(void **state)
 {
     (void)state;
     struct work w = work_make(2000000, 500, RANGE_SPLIT);
@@ -472,7 +472,7 @@ static void no_memory_is_an_error_of_its_own(void **state)
     work_free(&w);
 }
 
-/* test_gpu_sums [PATTERN]: of its tests, those whose names match: under a sanitizer all of them take long. */
+/* test_gpu_sums [PATTERN]: runs the tests whose names match; under a sanitizer all of them take long. */
 int main(int argc, char **argv)
 {
     gpu_or_skip();
@@ -481,18 +481,18 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_to_grids),
         cmocka_unit_test(grids_to_points_are_the_transpose),
-        cmocka_unit_test(nodes_beyond_reach_do_not_matter),
+        cmocka_unit_test(nodes_beyond_reach_have_no_effect),
         cmocka_unit_test(exclusion_is_a_law),
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(the_same_bits_on_every_run),
         cmocka_unit_test(the_devices_agree),
-        cmocka_unit_test(crowds_sum_to_what_they_hold_at_any_depth),
+        cmocka_unit_test(crowds_sum_correctly_at_any_depth),
         cmocka_unit_test(cubes_by_tensor_cores_to_grids),
         cmocka_unit_test(crowds_of_cubes_in_parts),
         cmocka_unit_test(positions_given_as_doubles_keep_their_digits),
-        cmocka_unit_test(a_listener_hears_and_may_end_the_work),
+        cmocka_unit_test(a_listener_gets_progress_and_can_cancel),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
-        cmocka_unit_test(no_memory_is_an_error_of_its_own),
+        cmocka_unit_test(out_of_memory_is_reported_as_such),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

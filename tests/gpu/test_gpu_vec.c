@@ -1,5 +1,6 @@
-/* Vectors, differences, wavelets and low rank on a GPU: as on the CPU, whose unit tests hold them against formulas in
- * double precision; adjoint; the same bits on every run. Prints TAP; skips everything, loudly, where there is no GPU.
+/* Vectors, differences, wavelets and low rank on a GPU: compared with the CPU, whose unit tests compare them with
+ * formulas in double precision; adjointness; the same bits on every run. Prints TAP; without a GPU, reports everything
+ * as skipped.
  */
 #include "gridding/base/vec.h"
 #include "gridding/sparse/sparse.h"
@@ -15,7 +16,7 @@ struct work {
     const char *name;
     void (*run)(struct dev *dev, struct c32 *x, double *number);
     size_t n;
-    double allowed; /* relative difference of the results: some float32 roundings of each */
+    double allowed; /* allowed relative difference of the results: a few float32 roundings of each */
 };
 
 static void vectors(struct dev *dev, struct c32 *x, double *number)
@@ -41,8 +42,8 @@ static void vectors(struct dev *dev, struct c32 *x, double *number)
     dev_release(dev, ym);
 }
 
-/* Differences along some axes, the dual step, the adjoint, in x; g . D x and D' g . x in *number: their difference is
- * that of one device's numbers, and 0 but for rounding. */
+/* Differences along some axes, the dual step, and the adjoint, in x. *number is g . D x less D' g . x on one device,
+ * which is 0 up to rounding. */
 static void differences_of(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, struct c32 *x, double *number)
 {
     const size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * (size_t)n[3];
@@ -107,7 +108,7 @@ static void wavelets_small(struct dev *dev, struct c32 *x, double *number)
     wavelets_of(dev, (const int[]){4, 2, 1, 1}, (const int[]){2, 1, 0, 0}, x, number);
 }
 
-/* Blocks that the array's edge cuts; some lose all values, one is not finite. */
+/* Blocks cut by the array's edge; some lose all singular values, one is not finite. */
 static void low_rank_of(struct dev *dev, const int n[SPARSE_AXES], const int block[3], struct c32 *x, double *number)
 {
     const size_t blocks = sparse_blocks(n, block);

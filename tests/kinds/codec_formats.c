@@ -1,4 +1,4 @@
-/* What build/kinds/mrirecon-codec reads and derives: the formats of the test's kind alone. */
+/* The formats that build/kinds/mrirecon-codec reads and derives: only those of the tests' kind. */
 #include "recon/codec/codec_formats.h"
 
 #include "tests/kinds/histogram/histogram.h"

@@ -1,4 +1,4 @@
-/* How the kinds of job in build/kinds are run. */
+/* The table of how the kinds of job in build/kinds are run. */
 #include "recon/kind_run.h"
 
 #include "recon/mri/recon_kind.h"

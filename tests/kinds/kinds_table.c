@@ -1,4 +1,4 @@
-/* The kinds of job of the programs in build/kinds: those of the product, and one of the tests. */
+/* The kinds of job of the programs in build/kinds: those of the product, and one for the tests. */
 #include "recon/mri/recon_kind.h"
 #include "tests/kinds/histogram/histogram.h"
 

@@ -1,4 +1,4 @@
-/* allocate.h: memory of a unit test. */
+/* allocate.h: zeroed memory for unit tests; a failed allocation fails the test. */
 #ifndef MRIRECON_ALLOCATE_H
 #define MRIRECON_ALLOCATE_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-/* Zeros; never NULL, also for a count of 0. free() them. */
+/* Zeroed memory, never NULL, not even for a count of 0. The caller frees it. */
 static inline void *allocate(size_t count, size_t size)
 {
     void *memory = calloc(count + 1, size);

@@ -1,5 +1,5 @@
 /* crowd_fixture.h: crowded points, and laws to sum them by, for the stress tests of gridding/range/sums.h. Each test
- * program is one file, which includes these as its own. */
+ * program is a single source file that includes this header. */
 #ifndef MRIRECON_CROWD_FIXTURE_H
 #define MRIRECON_CROWD_FIXTURE_H
 

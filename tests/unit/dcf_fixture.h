@@ -1,5 +1,5 @@
 /* dcf_fixture.h: density weights, measured by their effect: a direct double-precision adjoint of a phantom on each
- * trajectory. Each test program is one file, which includes these as its own. */
+ * trajectory. Each test program is a single source file that includes this header. */
 #ifndef MRIRECON_DCF_FIXTURE_H
 #define MRIRECON_DCF_FIXTURE_H
 
@@ -32,7 +32,7 @@ static inline void *claim(size_t bytes)
     return memory;
 }
 
-/* Takes `traj`. */
+/* Takes ownership of `traj`. */
 static inline void scan_make(struct scan *scan, struct traj *traj, int n, bool cylinder)
 {
     *scan = (struct scan){.traj = traj, .n = {n, n, traj->dim == 2 ? 1 : n}, .samples = traj->readouts * traj->samples};
@@ -62,8 +62,8 @@ static inline void scan_free(struct scan *scan)
     free(scan->truth);
 }
 
-/* A sanitized build instruments the code under test, not the loops that compute what it should give: instrumented,
- * these took three quarters of the programs' time. */
+/* A sanitized build instruments the code under test but not these reference loops, which took three quarters of the
+ * programs' time when instrumented. */
 #define ORACLE __attribute__((no_sanitize("address", "undefined")))
 
 enum { DCF_BLOCK = 64, DCF_MOST = 64 }; /* samples of a block; pixels along an axis */
@@ -95,7 +95,7 @@ ORACLE static inline void factors_make(const struct scan *scan, size_t m, struct
         f->z[i] = datum * (n[2] > 1 ? turn(k[2], i - n[2] / 2) : 1);
 }
 
-/* Adds a block's part of one row of the image. */
+/* Add a block's contribution to one row of the image. */
 ORACLE static inline void row_add(const struct dcf_factors *block, size_t count, int n, int y, int z,
                                   double complex *row)
 {

@@ -1,5 +1,5 @@
-/* decode_fixture.h: shared by the tests of the decoder: files made by tests/unit/scan_files.py, and decoding them with
- * the real mrirecon-codec. */
+/* decode_fixture.h: the decoder's tests: files written by tests/unit/scan_files.py, decoded with the real
+ * mrirecon-codec. */
 #ifndef MRIRECON_TESTS_DECODE_FIXTURE_H
 #define MRIRECON_TESTS_DECODE_FIXTURE_H
 
@@ -52,7 +52,7 @@ static inline int teardown(void **state)
     return rc;
 }
 
-/* Decode with a decoder process that is started for it. */
+/* Decode with a decoder process started for this call. */
 static inline int decode_by(const char *codec, struct scan *scan, int fd, const char *group,
                             const struct decode_limits *limits, int (*canceled)(void *context), void *context)
 {
@@ -167,7 +167,7 @@ static inline void make_program(const struct place *p, const char *name, const c
     close(fd);
 }
 
-/* Says yes from the second time on. */
+/* Returns 0 on the first call and 1 afterwards. */
 static inline int yes(void *context)
 {
     ++*(int *)context;

@@ -1,4 +1,4 @@
-/* flat_scan.h: scans in memory for tests, as the decoder would hand them over (recon/scan/scan.h). */
+/* flat_scan.h: scans in memory in the form in which the decoder delivers them (recon/scan/scan.h). */
 #ifndef MRIRECON_FLAT_SCAN_H
 #define MRIRECON_FLAT_SCAN_H
 

@@ -1,4 +1,4 @@
-/* A folder of a test's own. */
+/* folder.h: a temporary folder for one test. */
 #ifndef MRIRECON_TESTS_FOLDER_H
 #define MRIRECON_TESTS_FOLDER_H
 
@@ -15,7 +15,7 @@ static inline bool folder_make(char path[FOLDER], const char *what)
     return mkdtemp(path) != NULL;
 }
 
-/* Remove it and what is in it; 0: done. */
+/* Remove the folder and its contents; returns 0 on success. */
 static inline int folder_drop(const char path[FOLDER])
 {
     char command[FOLDER + 8];

@@ -1,5 +1,5 @@
 /* image_fixture.h: series of images whose pixels are all different, and the folder that they are written to. Each test
- * program is one file, which includes these as its own. */
+ * program is a single source file that includes this header. */
 #ifndef MRIRECON_IMAGE_FIXTURE_H
 #define MRIRECON_IMAGE_FIXTURE_H
 

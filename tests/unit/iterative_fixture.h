@@ -1,12 +1,12 @@
-/* iterative_fixture.h: what the tests of iterative methods share: readouts of a phantom, errors of images, and a
- * listener that counts iterations and cancels. Each test program is one file, which has these as its own. */
+/* iterative_fixture.h: shared by the tests of iterative methods: readouts of a phantom, errors of images, and a
+ * listener that counts iterations and cancels. Each test program is a single source file that includes this header. */
 #ifndef MRIRECON_ITERATIVE_FIXTURE_H
 #define MRIRECON_ITERATIVE_FIXTURE_H
 
 #include "clients/phantom.h"
 #include "tests/unit/recon_fixture.h"
 
-/* One thread, which is quickest for images as small as these; recon_fixture.h's device has two. */
+/* A device with one thread, which is fastest for images this small; recon_fixture.h's device has two. */
 static inline int single_open(void **state)
 {
     (void)state;
@@ -36,9 +36,9 @@ static inline double distance(const float *seen, double scale, const float *expe
     return sqrt(difference / norm);
 }
 
-/* A job's progress, which never falls; the job is canceled at call `stop_at` (0: never). */
+/* A job's progress, which must never fall. The job is canceled at call `stop_at` (0: never). */
 struct progress_count {
-    int calls, stop_at, solving; /* solving: calls within iterations of the step solve */
+    int calls, stop_at, solving; /* calls during the iterations of step `solve` */
     double fraction;
 };
 

@@ -39,7 +39,7 @@ static inline void field_free(struct mesh_field *field)
     free((void *)(uintptr_t)field->value);
 }
 
-/* Numbers of `values` levels, or any where that is 0; `low` at the border, where that is finite. */
+/* Random node values: of `values` levels, or continuous if that is 0. The border gets `low` if it is finite. */
 static inline struct mesh_field field_random(const size_t nodes[3], uint64_t seed, int levels, double low)
 {
     struct mesh_field field = {.nodes = {nodes[0], nodes[1], nodes[2]}, .spacing = {1, 1, 1}};

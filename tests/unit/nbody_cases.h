@@ -8,10 +8,10 @@
 
 #include <malloc.h>
 
-/* The mesh's error is that of waves beyond its highest, exp(-pi^2) = 5e-5 of what they hold, and the pairs' that of the
- * cut-off, w(3) = 4e-4 of what lies beyond it, which mostly cancels: both of order 1e-5 of the mean force here. Float32
- * potentials of a clump of the box's size 0.04 lose a digit to the law's difference. Of Plummer's law the cut-off
- * leaves out eps^2 / r^2 = 8e-5 at r = 1.1. */
+/* The mesh cannot represent waves above its highest, exp(-pi^2) = 5e-5 of their energy; the pair sum drops w(3) = 4e-4
+ * of the force beyond the cut-off, which mostly cancels. Both errors are of order 1e-5 of the mean force here. Float32
+ * potentials of a clump of 0.04 box sides lose a digit in the difference of the laws. For Plummer's law the cut-off
+ * also drops eps^2 / r^2 = 8e-5 at r = 1.1. */
 static void p3m_is_the_sum_over_all_images(void **state)
 {
     (void)state;
@@ -31,10 +31,10 @@ static void p3m_is_the_sum_over_all_images(void **state)
 }
 
 /* MP-Gadget's test: the sum over the 27 nearest images, mean error below 0.16 %, largest below 0.6 % of the mean
- * acceleration. Such a sum, of boxes around the nearest image, has the surface of its cube: 4 pi / 3 of the masses'
- * dipole, which the periodic sum has not (S.W. de Leeuw, J.W. Perram, E.R. Smith, Proc. R. Soc. A 373, 27, 1980,
- * doi:10.1098/rspa.1980.0135). What is left falls with the number of images, and where bodies lie anywhere and the mean
- * force is small, 27 are too few for the bound themselves (0.17 %): 125 are taken. */
+ * acceleration. A sum over a cube of images has a surface term, 4 pi / 3 of the masses' dipole, that the periodic sum
+ * does not have (S.W. de Leeuw, J.W. Perram, E.R. Smith, Proc. R. Soc. A 373, 27, 1980, doi:10.1098/rspa.1980.0135).
+ * The remaining difference falls with the number of images. For uniformly placed bodies the mean force is small, and 27
+ * images alone miss the bound (0.17 %), so 125 are summed. */
 static void sum_images(struct cloud *cloud, const struct nbody_setup *setup, int shells)
 {
     const int side = 2 * shells + 1;
@@ -80,7 +80,7 @@ static void images_add_up(void **state)
     }
 }
 
-/* All pairs of float32, each to some 1e-6; sums of 300. */
+/* All pairs in float32: an error of about 1e-6 per pair, in sums of 300. */
 static void direct_is_the_sum_over_all_pairs(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void direct_is_the_sum_over_all_pairs(void **state)
     }
 }
 
-/* The near part alone: the law as the header states it, from each body's images within the cut-off. */
+/* The short-range part alone: the law as the header states it, summed over each body's images within the cut-off. */
 static void near_forces(struct cloud *cloud, const struct nbody_setup *setup)
 {
     const double rs = setup->split * setup->box / setup->mesh;
@@ -138,13 +138,14 @@ static void near_forces_follow_their_law(void **state)
         struct nbody_setup setup = p3m(true, NBODY_PLUMMER);
         setup.method = NBODY_SHORT;
         setup.law = law;
-        /* Also where the reach exceeds half of the box: with the split's it is 6 r_s = 2.25 of 3. */
+        /* Here the reach exceeds half of the box: 6 r_s = 2.25 of 3. */
         setup.mesh = 8;
         setup.cutoff = law == NBODY_CUT ? 1.7 : 6;
         evaluate(cloud, &setup, 0);
         near_forces(cloud, &setup);
         const struct errors e = errors_of(cloud);
-        /* HACC's form: 1.5e-3 of the largest of what it stands for, which is some of the force. */
+        /* HACC's polynomial errs by 1.5e-3 of the largest value of the function that it replaces, which is a fraction
+         * of the force. */
         assert_true(e.mean < (law == NBODY_POLYNOMIAL ? 3e-3 : 2e-5));
         assert_true(law != NBODY_POLYNOMIAL || e.mean > 2e-5);
         free(cloud);
@@ -173,10 +174,10 @@ static void the_same_bits_for_any_number_of_threads(void **state)
 struct asking {
     struct dev *dev;
     int asked, stop_at;  /* stop_at < 0: never */
-    size_t before, most; /* bytes taken; before = 0: not looked at */
+    size_t before, most; /* bytes allocated; before = 0: not measured */
 };
 
-/* Bytes that the program has allocated. */
+/* Bytes that the program has allocated; only sanitizers define it. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void)
@@ -187,7 +188,7 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* Bytes taken of the device's memory; of a CPU, whose memory is one, by the program. */
+/* Bytes in use of the device's memory; for a CPU, of the program's. */
 static size_t taken(struct dev *dev)
 {
     size_t available, total;
@@ -212,7 +213,7 @@ static int evaluate_asking(struct nbody_gravity *gravity, struct cloud *cloud, s
 }
 
 /* Each of the three transforms calls the listener at each plane, twice: one pass over a large mesh takes seconds. */
-static void an_evaluation_can_be_stopped(void **state)
+static void an_evaluation_can_be_canceled(void **state)
 {
     (void)state;
     enum { STOPS = 12 };
@@ -258,7 +259,7 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
             nbody_gravity_memory(dev, &setup, cloud->count, (const double(*)[3])cloud->at, &device_bytes, &host_bytes),
             0);
         size_t most = 0;
-        for (int run = 0; run < 2; run++) { /* threads and what they need are there from the first time on */
+        for (int run = 0; run < 2; run++) { /* the first run creates threads and their memory */
             struct asking asking = {.dev = dev, .stop_at = -1, .before = taken(dev)};
             assert_int_equal(nbody_gravity_create(&gravity, dev, &setup, cloud->count, cloud->mass), 0);
             assert_int_equal(evaluate_asking(gravity, cloud, &asking), 0);
@@ -268,13 +269,13 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
         const bool gpu = dev_is_gpu(dev);
         const uint64_t told = device_bytes + (gpu ? 0 : host_bytes);
         if (most > told || (!gpu && told > 2 * most + (4 << 20)))
-            fail_msg("case %zu: %zu bytes were taken, %ju were told", n, most, (uintmax_t)told);
+            fail_msg("case %zu: %zu bytes were taken, %ju were estimated", n, most, (uintmax_t)told);
         dev_free(dev);
         free(cloud);
     }
 }
 
-static void bodies_too_near_each_other_are_told(void **state)
+static void bodies_too_close_together_are_reported(void **state)
 {
     (void)state;
     struct cloud *cloud = cloud_of(3, 3, 9);
@@ -295,7 +296,7 @@ static void bodies_too_near_each_other_are_told(void **state)
     free(cloud);
 }
 
-static void meshes_have_small_factors(void **state)
+static void mesh_sizes_have_small_factors(void **state)
 {
     (void)state;
     assert_int_equal(nbody_mesh_round(8), 8);

@@ -50,8 +50,8 @@ static void motion_free(struct motion *motion)
     free(motion->bodies.potential);
 }
 
-/* Eccentricity 0.5, masses 3 and 1, one period of 2 pi sqrt(a^3 / G M) in 2,000 steps: leapfrog's error in position is
- * of order (2 pi / 2000)^2 times some tens at the pericentre; its energy swings back. */
+/* Eccentricity 0.5, masses 3 and 1, one period of 2 pi sqrt(a^3 / G M) in 2,000 steps. Leapfrog's position error is of
+ * order (2 pi / 2000)^2, times some tens at the pericentre; its energy error returns to 0 after a period. */
 static void a_kepler_orbit_closes(void **state)
 {
     (void)state;
@@ -77,8 +77,9 @@ static void a_kepler_orbit_closes(void **state)
     free(cloud);
 }
 
-/* Bodies of a clumpy box fall together and apart: energy is kept to the time step's error, momentum to float32's
- * rounding of forces: some 1e-7 of each a step, of one sign for a body, of all signs together. */
+/* Bodies of a clumpy box fall together and apart: energy is conserved to the time step's error, momentum to the float32
+ * rounding of forces: about 1e-7 of each force per step, of one sign for a given body but of either sign over all
+ * bodies. */
 static void energy_and_momentum_are_kept(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ static void energy_and_momentum_are_kept(void **state)
             const double *v = motion.bodies.velocity[i];
             pushes += cloud->mass[i] * sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
         }
-        assert_true(moved > 0.02 * fabs(motion.begin.potential)); /* the motion is strong enough to lose some */
+        assert_true(moved > 0.02 * fabs(motion.begin.potential)); /* a wrong step would show */
         assert_true(fabs(drift) < 0.005 * moved);
         for (int d = 0; d < 3; d++)
             assert_true(fabs(motion.end.momentum[d]) < 1e-5 * pushes);

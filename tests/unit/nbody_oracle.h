@@ -25,7 +25,7 @@ static inline void oracle_law(const struct nbody_setup *setup, double r, double 
     }
 }
 
-/* All pairs of open space. */
+/* All pairs in open space. */
 static inline void oracle_direct(const struct nbody_setup *setup, size_t count, const double *mass,
                                  const double (*at)[3], double (*acceleration)[3], double *potential)
 {

@@ -1,5 +1,5 @@
 /* nufft_fixture.h: problems for NUFFTs on the CPU, and their direct sums in double precision. Include it after the
- * standard headers that cmocka asks for. */
+ * standard headers that cmocka needs. */
 #ifndef MRIRECON_NUFFT_FIXTURE_H
 #define MRIRECON_NUFFT_FIXTURE_H
 

@@ -1,6 +1,6 @@
-/* op_test.h: the two laws of a linear operator (gridding/op.h), checked with random vectors in double precision:
- *   <A x, y> = <x, A' y>     and, where there is a normal operator, normal = A' A.
- * Include it after cmocka.h and what that needs. */
+/* op_test.h: the two identities of a linear operator (gridding/op.h), checked with random vectors and products in
+ * double precision: <A x, y> = <x, A' y>     and, where there is a normal operator, normal = A' A. Include it after
+ * cmocka.h and what that needs. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -45,8 +45,8 @@ static inline double op_test_distance(struct dev *dev, size_t n, const struct c3
     return sqrt(fmax(0, aa - 2 * ab + bb) / bb);
 }
 
-/* `adjoint_error` bounds the difference of the two products, relative to |A x| |y|; `normal_error` |normal - A' A|
- * relative to |A' A x|. */
+/* `adjoint_error` bounds |<A x, y> - <x, A' y>| relative to |A x| |y|; `normal_error` bounds |normal - A' A| relative
+ * to |A' A x|. */
 static inline void op_test(struct dev *dev, const struct op *op, double adjoint_error, double normal_error)
 {
     struct c32 *x = op_test_random(dev, op->domain, 7), *y = op_test_random(dev, op->range, 8);

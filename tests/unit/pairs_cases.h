@@ -7,7 +7,7 @@
 #include "tests/unit/sums_fixture.h"
 #include "tests/unit/crowd_fixture.h"
 
-/* Sums of host values to host arrays: vectors[channels][dim][count], scalars[channels][count]; NULL: not wanted. */
+/* Sums of host values to host arrays: vectors[channels][dim][count], scalars[channels][count]; either may be NULL. */
 static inline void sum_pairs(struct dev *dev, const struct range_points *to, const struct range_points *from,
                              const struct range_pair_sums *wanted, int dim, int channels, size_t count_to,
                              size_t count_from, const float *values)
@@ -72,7 +72,7 @@ static void pair_oracle(const struct pair_case *p, const struct cloud *c, size_t
             from[d] =
                 (double)c->at[j * (size_t)c->box.dim + (size_t)d] - (double)c->at[i * (size_t)c->box.dim + (size_t)d];
         if (i == j)
-            continue; /* no image of a point lies within reach of it here */
+            continue; /* no image of a point is within reach of itself here */
         double value = (double)c->values[(size_t)channel * c->count + j];
         double law = over_images(p->law, &c->box, from, scale_of(c, j), axis);
         *sum += law * value;
@@ -135,7 +135,8 @@ static void count_oracle(const struct cloud *a, const struct cloud *b, int edges
         }
 }
 
-/* Whole numbers, equal to those of double precision: on a lattice half of all distances are edges. */
+/* Counts are whole numbers and must equal those of double precision; on a lattice, half of all distances are interval
+ * edges. */
 static void pair_counts(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void pair_counts(void **state)
             count_oracle(&a, both ? &b : &a, cases[n].edges, cases[n].edge, wanted);
             for (int e = 0; e < cases[n].edges - 1; e++)
                 if (counts[e] != wanted[e])
-                    fail_msg("case %zu, interval %d: %ju pairs where %ju are", n, e, (uintmax_t)counts[e],
+                    fail_msg("case %zu, interval %d: %ju pairs, expected %ju", n, e, (uintmax_t)counts[e],
                              (uintmax_t)wanted[e]);
         }
         range_points_free(points);
@@ -182,7 +183,7 @@ static void pair_counts(void **state)
 
 enum { FINE = 400 };
 
-/* Groups of points far from the origin, where float32 has a resolution of 1/16 at best; some across a face. */
+/* Groups of points far from the origin, where float32 resolves 1/16 at best; some lie across a periodic face. */
 static double *fine_points(const struct range_box *box)
 {
     double *at = allocate((size_t)3 * FINE, sizeof *at);
@@ -233,7 +234,7 @@ static void doubles_keep_their_digits(void **state)
             for (int d = 0; d < 3; d++)
                 sum[d] += pull * away[d];
             sum[3] += v * (pow(s2, -0.5) - far_potential(&reach, t));
-            /* float32's part of what is summed, and the fit's of the largest value that it has. */
+            /* The term's float32 rounding, plus the fit's error relative to its largest value. */
             size += v * sqrt(r2) * (1e-6 * pow(s2, -1.5) + 1e-5 * far_force(&reach, 1));
             size_scalar += v * (1e-6 * pow(s2, -0.5) + 1e-6 * far_potential(&reach, 1));
         }
@@ -250,8 +251,6 @@ static void doubles_keep_their_digits(void **state)
     free(scalars);
 }
 
-/* ---- vectors and scalars ---- */
-
 /* Half of the points in a small part of the box. */
 static struct cloud crowd_make(size_t count)
 {
@@ -262,7 +261,8 @@ static struct cloud crowd_make(size_t count)
     return c;
 }
 
-/* A GPU sums vectors alone in another order than with scalars: float32's rounding of what is summed lies between. */
+/* A GPU sums vectors alone in a different order than vectors with scalars, so the two differ by the float32 rounding of
+ * the sums. */
 static void same_sums(const float *a, const float *b, size_t count)
 {
     double largest = 0;

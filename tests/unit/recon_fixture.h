@@ -1,5 +1,5 @@
 /* recon_fixture.h: scans of random samples, the pipeline run on them, and direct sums as the reference for its images.
- * Each test program is one file, which includes these as its own. */
+ * Each test program is a single source file that includes this header. */
 #ifndef MRIRECON_RECON_FIXTURE_H
 #define MRIRECON_RECON_FIXTURE_H
 
@@ -51,8 +51,8 @@ static inline double noise(void)
     return (double)(int64_t)random_state / 9.3e18;
 }
 
-/* A readout with k uniform in the encoded k-space, weights (where there is a column more than `dim`) in 0.5 .. 1.5, and
- * random data. */
+/* A readout with k uniform in the encoded k-space, weights in 0.5 .. 1.5 if the trajectory has a column more than
+ * `dim`, and random data. */
 static inline struct scan_readout *random_readout(struct flat *flat, unsigned samples, unsigned coils, unsigned columns,
                                                   unsigned dim)
 {
@@ -111,7 +111,7 @@ static inline double complex *direct(const struct flat *flat, uint64_t mask, int
 
 static const double whole[3] = {1, 1, 1};
 
-/* || seen - expected || / || expected ||. No scale is fitted: the scale is part of the contract. */
+/* || seen - expected || / || expected ||. The scale is not fitted, because it is part of the contract. */
 static inline double error_of(const float *seen, const double *expected, size_t count)
 {
     double difference = 0, norm = 0;
@@ -122,7 +122,7 @@ static inline double error_of(const float *seen, const double *expected, size_t 
     return sqrt(difference / norm);
 }
 
-/* Root of the sum of squares of the coils' direct sums, against the image of a series. */
+/* Error of a series' image against the root of the sum of squares of the coils' direct sums. */
 static inline double rss_error(const struct flat *flat, uint64_t mask, int coils, int dim, int column, const int n[3],
                                const double step[3], const float *seen)
 {
@@ -143,14 +143,15 @@ static inline double rss_error(const struct flat *flat, uint64_t mask, int coils
 
 /* ---- running ---- */
 
-/* With tolerance=1e-5, gridding errs by that on average over images; these tests have few random samples, of which more
- * than usual are at an image's edge, where the error is largest: up to twice as much. A wrong sample, weight or sign
- * shows at 1e-2 and more. */
+/* With tolerance=1e-5 the gridding error averages 1e-5 over images. These tests have few random samples, and more of
+ * their energy than usual is at an image's edge, where the error is up to twice as large. A wrong sample, weight or
+ * sign gives an error of at least 1e-2. */
 #define TOLERANCE 3e-5
 
-static struct recon_cache *cache; /* of the jobs that are run; NULL: none */
+static struct recon_cache *cache; /* the cache that jobs are run with; NULL: none */
 
-/* Run with "NAME=VALUE ..." on top of tolerance=1e-5 and traj_units=pixel, as random samples reach no edge exactly. */
+/* Run with "NAME=VALUE ..." in addition to tolerance=1e-5 and traj_units=pixel; the units are given because random
+ * samples do not reach the edge of k-space exactly. */
 static inline int run(struct flat *flat, const char *parameters, struct job_outcome *out,
                       const struct job_listener *listener)
 {
@@ -200,7 +201,7 @@ static inline void refuse(struct flat *flat, const char *parameters, int code, i
     assert_int_equal(out.results, 0);
 }
 
-/* The value of a decision in the report, "" where there is none. */
+/* The value of a decision in the report, or "" if there is none. */
 static inline const char *decided(const struct job_outcome *out, const char *what)
 {
     size_t i;

@@ -1,5 +1,5 @@
-/* scheduler_fixture.h: daemon/queue/scheduler.h with a worker of our own: the test program, run with "serve", does what
- * the scan's text tells it. Each test program is one file, which has these as its own. */
+/* scheduler_fixture.h: tests of daemon/queue/scheduler.h. The worker is the test program itself, run with "serve"; the
+ * text of the scan tells it what to do. Each test program is a single source file that includes this header. */
 #ifndef MRIRECON_SCHEDULER_FIXTURE_H
 #define MRIRECON_SCHEDULER_FIXTURE_H
 
@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HANGS_SECONDS = 60 }; /* after which a test reports a hang */
+enum { HANGS_SECONDS = 60 }; /* a test that waits longer than this has hung */
 
 /* ---- the worker ---- */
 
@@ -32,7 +32,7 @@ static inline void say(json_t *message)
     json_decref(message);
 }
 
-/* The path of `name` in the folder of the test, seen from a scan in its spool. */
+/* The path of `name` in the test's folder, found from a scan in its spool. */
 static inline void path_find(char path[160], int scan, const char *name)
 {
     char link[48];
@@ -44,7 +44,8 @@ static inline void path_find(char path[160], int scan, const char *name)
     strcat(strcat(path, "/"), name);
 }
 
-/* Write "job ID", "prepare ID", "forget ID" or "done ID" into a file beside the spool's folder, once that is known. */
+/* Append "job ID", "prepare ID", "forget ID" or "done ID" to a file beside the spool's folder, once the path is
+ * known. */
 static inline void note(const json_t *message, int scan)
 {
     static int file = -1;
@@ -57,7 +58,7 @@ static inline void note(const json_t *message, int scan)
     dprintf(file, "%s %s\n", json_string_value(json_object_get(message, "type")), id ? id : "");
 }
 
-/* Wait for a cancel; the daemon's end is ours. `dies`: so is another job's scan. */
+/* Wait for a cancel message, or end with the daemon. `dies`: end also when another job's scan arrives. */
 static inline void wait_for_cancel(const char *id, bool dies)
 {
     for (;;) {
@@ -112,11 +113,11 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
     if (strcmp(what, "die") == 0)
         _exit(3);
     if (strcmp(what, "die once") == 0) {
-        path_find(mark, scan, "mark"); /* of the first try */
+        path_find(mark, scan, "mark"); /* made by the first try */
         if (open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0)
             raise(SIGKILL);
     }
-    /* The device is broken as long as this file exists beside the state folder's results. */
+    /* The device is broken as long as this file exists in the state folder. */
     path_find(fault, scan, "broken");
     bool broken = strcmp(what, "device") == 0 && access(fault, F_OK) == 0;
     bool unnamed = strcmp(what, "fatal, before it began") == 0;
@@ -136,7 +137,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
                       "data-nonfinite", "detail", "NaN.", "acquisition_index", 7, "fatal", 0));
         return;
     }
-    path_find(mark, scan, "short"); /* the disk refuses results as long as this file exists */
+    path_find(mark, scan, "short"); /* the disk is full as long as this file exists */
     bool is_short = strcmp(what, "short") == 0 && access(mark, F_OK) == 0;
     if (is_short || strcmp(what, "unreadable") == 0) {
         say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b, s:b}", "type", "failed", "id", id, "error", "code",
@@ -148,7 +149,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
             _exit(9);
         pause();
     }
-    /* Each result contains the name of its form. */
+    /* Each result contains the name of its format. */
     for (int i = 1; i < fd_count && strcmp(what, "empty") != 0; i++) {
         const char *file = json_string_value(json_array_get(files, (size_t)i - 1));
         if (!file || strncmp(file, "image.", 6) != 0 || dprintf(fds[i], "as %s", file + 6) < 0)
@@ -174,7 +175,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
         json_decref(done);
     }
     if (strcmp(what, "last words") == 0) {
-        shutdown(WIRE_FD, SHUT_RD); /* it reads no more messages from now on */
+        shutdown(WIRE_FD, SHUT_RD); /* the worker reads no more messages */
         for (;;)
             pause();
     }
@@ -230,7 +231,7 @@ static inline int setup(void **state)
     if (!folder_make(f->folder, "scheduler") || readlink("/proc/self/exe", f->options.worker, OPTION_TEXT - 1) < 0)
         return -1;
     f->options.cancel_grace = 1;
-    /* Stderr must stay silent, although these tests make workers die. */
+    /* Stderr must stay silent although these tests kill workers. */
     f->log.most = (enum log_level) - 1;
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     if (spool_create(&f->spool, f->folder, 1 << 20, 0, 0) || store_create(&f->store, path) ||
@@ -254,7 +255,7 @@ static inline int teardown(void **state)
     return result;
 }
 
-/* A job that also asks for an image in `format` (NULL: none). */
+/* Submit a job that also asks for an image in `format` (NULL: none). */
 static inline void submit_for(struct fixture *f, const char *what, const char *format, char id[JOB_ID])
 {
     struct spool_file file;
@@ -282,7 +283,7 @@ static inline void moment(void)
     nanosleep(&time, NULL);
 }
 
-/* Wait until the job is in `state`, and return it. `proving`: test the disk meanwhile, as the housekeeper does. */
+/* Wait until the job is in `state`, and return it. `proving`: probe the disk meanwhile, as the housekeeper does. */
 static inline struct job reach_while(struct fixture *f, const char *id, enum job_state state, bool proving)
 {
     double end = clock_seconds() + HANGS_SECONDS;

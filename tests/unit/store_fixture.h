@@ -1,4 +1,5 @@
-/* What the tests of the store share: a store in a folder of its own, jobs by number, and taking them in order. */
+/* store_fixture.h: shared by the tests of the store: a store in a temporary folder, jobs by number, and claiming them
+ * in order. */
 #ifndef MRIRECON_TESTS_STORE_FIXTURE_H
 #define MRIRECON_TESTS_STORE_FIXTURE_H
 
@@ -105,7 +106,7 @@ static inline void take(struct store *store, int expected)
     job_clear(&job);
 }
 
-/* Take all jobs; their numbers in the order of taking must be these. */
+/* Claim all jobs and compare their numbers, in the order of claiming, with `expected`. */
 static inline void taken_in_order(struct store *store, const int *expected, int count)
 {
     for (int i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-/* stream_fixture.h: scans that arrive, as the decoder writes them, and jobs that compute of them meanwhile. */
+/* stream_fixture.h: scans that arrive bit by bit from the decoder, and jobs that compute on them meanwhile. */
 #ifndef MRIRECON_STREAM_FIXTURE_H
 #define MRIRECON_STREAM_FIXTURE_H
 
@@ -14,24 +14,24 @@
 
 enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
 
-/* Header of a scan; %s: its encodingLimits. */
+/* A scan's header; %s: its encodingLimits. */
 static const char xml[] =
     "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><encoding><encodedSpace><matrixSize><x>16</x><y>16</y>"
     "<z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm></encodedSpace><reconSpace>"
     "<matrixSize><x>16</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm>"
     "</reconSpace><encodingLimits>%s</encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>";
 
-/* ---- a scan that arrives, as the decoder writes it ---- */
+/* ---- a scan that arrives from the decoder ---- */
 
 struct stream {
     struct flat flat; /* the whole scan */
     struct scan_builder builder;
-    struct scan_readout *readouts; /* with the places that the builder gave */
+    struct scan_readout *readouts; /* with the offsets that the builder assigned */
     int memory;
     size_t put;
 };
 
-/* `repetitions` of so many spokes. */
+/* Begin a scan of `repetitions` repetitions with `count` spokes each. */
 static inline void stream_begin_of(struct stream *s, const char *limits, unsigned count, unsigned samples,
                                    unsigned repetitions)
 {
@@ -54,7 +54,7 @@ static inline void stream_begin(struct stream *s, const char *limits)
     stream_begin_of(s, limits, SPOKES, SAMPLES, REPETITIONS);
 }
 
-/* Readouts up to `count` are decoded, and told of. */
+/* Decode readouts up to `count` and report them. */
 static inline void stream_put(struct stream *s, size_t count)
 {
     const struct flat *flat = &s->flat;
@@ -103,7 +103,7 @@ static inline void show(void *context, size_t count, size_t bytes, int (*write)(
     struct job *job = context;
     (void)write;
     (void)of;
-    job->shown = count > job->shown ? count : job->shown; /* each part of the scan is a job, and shows from the first */
+    job->shown = count > job->shown ? count : job->shown; /* each part of the scan reports from 0 */
     job->shown_bytes = bytes;
 }
 
@@ -120,7 +120,7 @@ static inline void job_begin(struct job *job, const struct stream *s, const char
     assert_int_equal(recon_ahead_create(&job->ahead, fcntl(s->memory, F_DUPFD_CLOEXEC, 0)), 0);
 }
 
-static inline bool job_go(struct job *job)
+static inline bool job_step(struct job *job)
 {
     bool over = false, more = false;
     const int rc = recon_ahead_go(job->ahead, dev, &job->request, NULL, &more, &over);

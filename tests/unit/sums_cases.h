@@ -155,7 +155,7 @@ static void grids_to_points_are_the_transpose(void **state)
 }
 
 /* A NaN node affects the points that reach it, and no others. */
-static void nodes_beyond_reach_do_not_matter(void **state)
+static void nodes_beyond_reach_have_no_effect(void **state)
 {
     (void)state;
     const struct range_box box = {3, {40, 4, 4}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3};
@@ -177,7 +177,8 @@ static void nodes_beyond_reach_do_not_matter(void **state)
     dev_free(dev);
 }
 
-/* CutCP's exclusion: nodes nearer than a radius to a charged atom are found by a law that is 1 within it. */
+/* CutCP's exclusion: nodes nearer than a radius to a charged atom are found with a law whose value is 1 within the
+ * radius. */
 static void exclusion_is_a_law(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void exclusion_is_a_law(void **state)
     struct range_points *points = points_of(&c, 2, 3.1, &dev);
     float *inside = calloc(c.nodes, sizeof *inside);
     for (size_t i = 0; i < c.count; i++)
-        c.values[i] = i % 3 != 0; /* the rest is not charged */
+        c.values[i] = i % 3 != 0; /* the rest have no charge */
     scatter(dev, points, &law, &c, inside);
     for (size_t node = 0; node < c.nodes; node++) {
         int held = 0;
@@ -215,7 +216,7 @@ static void parts_sum_to_the_whole(void **state)
     const struct range_box box = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3};
     struct cloud c = cloud_make(&box, 5000, CLUSTERED, true, 1);
     for (size_t i = 0; i < 1500; i++)
-        c.at[3 * i] = (float)i * 0.008f; /* many bins hold some */
+        c.at[3 * i] = (float)i * 0.008f; /* many bins have several points */
     struct range_law law = law_of(&blob);
     struct dev *dev;
     struct range_points *all = points_of(&c, 2, law.params.reach, &dev);

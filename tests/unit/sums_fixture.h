@@ -18,10 +18,10 @@
 #include <cmocka.h>
 
 #ifndef SUMS_DEVICE
-#define SUMS_DEVICE DEV_CPU /* whose sums are tested */
+#define SUMS_DEVICE DEV_CPU /* the device whose sums are tested */
 #endif
 
-/* ---- laws, each one plain function ---- */
+/* laws, each a plain function */
 
 static inline double potential_value(const void *of, double t)
 {
@@ -68,7 +68,7 @@ static inline double force_value(const void *of, double t)
     return (erf(u) - root * u * exp(-v)) / (r * r * r);
 }
 
-static const double blob_reach = 2.17; /* sqrt(1 + ln 1e-4 / -2.5) and a little */
+static const double blob_reach = 2.17; /* sqrt(1 + ln 1e-4 / -2.5), rounded up */
 
 struct law_case {
     const char *name;
@@ -135,7 +135,7 @@ enum spread { EVERYWHERE, AROUND, CLUSTERED, LATTICE };
 static inline float coordinate(const struct range_box *b, int d, enum spread spread, uint64_t *seed)
 {
     double length = b->cells[d] * b->spacing[d], u = uniform_next(seed);
-    if (spread == AROUND) /* of an open axis, beside the grid too */
+    if (spread == AROUND) /* points of an open axis also lie beside the grid */
         u = 1.4 * u - 0.2;
     if (spread == CLUSTERED)
         u = 0.45 + 0.02 * u;
@@ -176,7 +176,8 @@ static inline double scale_of(const struct cloud *c, size_t i)
     return c->scale ? (double)c->scale[i] : 1;
 }
 
-/* The images of a place along an axis that lie less than `reach` away: returns how many, their places in `to`. */
+/* The images along one axis of `from` that lie less than `reach` from `at`; returns their number and stores their
+ * positions in `to`. */
 static inline int images_of(const struct range_box *b, int d, double from, double reach, double to[16])
 {
     int count = 0, most = d < b->dim && b->periodic[d] ? 5 : 0;
@@ -188,7 +189,7 @@ static inline int images_of(const struct range_box *b, int d, double from, doubl
     return count;
 }
 
-/* The law summed over the images of what lies at `from`, times the distance along an axis where one is given. */
+/* The law summed over the periodic images of a point at `from`, times the distance along an axis if one is given. */
 static inline double over_images(const struct law_case *law, const struct range_box *b, const double from[3],
                                  double scale, int axis)
 {
@@ -231,7 +232,7 @@ static inline void off_device(struct dev *dev, float *memory, float *to, size_t 
     dev_release(dev, memory);
 }
 
-/* The cloud's values are added to grid[channels][nodes]; a grid is summed to values[channels][count]. */
+/* Scatter the cloud's values to grid[channels][nodes], or gather the grid to values[channels][count]. */
 static inline void scatter(struct dev *dev, const struct range_points *points, const struct range_law *law,
                            const struct cloud *c, float *grid)
 {
@@ -272,12 +273,12 @@ static inline void node_from(const struct cloud *c, size_t node, size_t i, doubl
         true, true, true \
     }
 
-/* Each sum is as close to the exact one as float32 and the fit allow: `sizes` are the sums of the terms' magnitudes,
+/* Each sum must be as close to the exact one as float32 and the fit allow. `size` is the sum of the terms' magnitudes
  * and of the fit's possible errors. */
 static inline void close_to(const char *name, float sum, double exact_sum, double size)
 {
     if (!(fabs((double)sum - exact_sum) <= 4e-6 * size + 1e-30))
-        fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", name, (double)sum, exact_sum, size);
+        fail_msg("%s: %.9g, expected %.9g (magnitudes sum to %.3g)", name, (double)sum, exact_sum, size);
 }
 
 /* The error of a law's fit, in units of its largest nearby value: 1 / r at a distance of one spacing. */

@@ -1,4 +1,5 @@
-/* Scans as arrays (.npz): files of tests/unit/array_files.py, decoded in this process, where sanitizers see it. */
+/* Scans as arrays (.npz): files written by tests/unit/array_files.py, decoded in this process so that sanitizers see
+ * the decoder. */
 #include "gridding/base/err.h"
 #include "recon/scan/scan_build.h"
 
@@ -37,7 +38,7 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* Decode a file of the folder, from memory of its exact length. */
+/* Decode a file of the folder from a buffer of exactly its length, so that an overrun is detected. */
 static int decode(struct scan *scan, const char *name, const struct scan_wanted *wanted)
 {
     char path[256];
@@ -60,7 +61,7 @@ static int decode(struct scan *scan, const char *name, const struct scan_wanted 
 
 static const struct scan_wanted plane = {.size = {8, 6}, .fov_mm = {80, 90}};
 
-/* Readout r holds row `row` of the coils from `coil` on, with `more` added. */
+/* Readout r must hold row `row` of the coils from `coil` on, plus `more`. */
 static void check_data(const struct scan *s, uint64_t r, int row, int coil, float more)
 {
     const struct scan_readout *readout = &s->readouts[r];
@@ -119,7 +120,7 @@ static void each_file_gives_the_result_in_the_manifest(void **state)
     assert_true(files > 60);
 }
 
-static void the_size_is_needed(void **state)
+static void the_matrix_size_is_required(void **state)
 {
     struct scan scan = {0};
     const struct scan_wanted nothing = {.size = {0}};
@@ -128,7 +129,7 @@ static void the_size_is_needed(void **state)
     assert_non_null(strstr(err_last()->text, "size=X,Y"));
 }
 
-static void one_coil_needs_no_axis(void **state)
+static void one_coil_needs_no_coil_axis(void **state)
 {
     struct scan scan = {0};
     (void)state;
@@ -154,7 +155,7 @@ static void repetitions_share_the_trajectory(void **state)
     scan_close(&scan);
 }
 
-/* kx and ky for a 3-D image: they are partitions that share the trajectory. */
+/* kx and ky for a 3-D image: the file holds partitions that share the trajectory. */
 static void partitions_share_the_trajectory(void **state)
 {
     struct scan scan = {0};
@@ -218,8 +219,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_file_gives_the_result_in_the_manifest),
-        cmocka_unit_test(the_size_is_needed),
-        cmocka_unit_test(one_coil_needs_no_axis),
+        cmocka_unit_test(the_matrix_size_is_required),
+        cmocka_unit_test(one_coil_needs_no_coil_axis),
         cmocka_unit_test(repetitions_share_the_trajectory),
         cmocka_unit_test(partitions_share_the_trajectory),
         cmocka_unit_test(weights_are_a_column),

@@ -15,7 +15,8 @@ struct box {
     int dim, grid[3], width, tile[3];
 };
 
-/* The cell and bin of a point, found without the engine's tables: its first cell by floor and modulo, its bin by trial.
+/* The cell and bin of a point, computed without the engine's tables: the first cell by floor and modulo, the bin by
+ * trying each.
  */
 struct home {
     size_t bin, source;
@@ -91,7 +92,8 @@ static void check_bins(const struct box *box, size_t count, const float *k)
             assert_in_range(i, b->offset[home[i].bin], b->offset[home[i].bin + 1] - 1);
             for (int d = 0; d < box->dim; d++) {
                 assert_int_equal(p->cell[d], home[i].cell[d]);
-                /* The engine's wrapped coordinate is a double below 2^12: it errs by 2^-41; its fraction is a float. */
+                /* The engine's wrapped coordinate is a double below 2^12: its error is 2^-41; the fraction is a
+                 * float. */
                 assert_true(fabs(p->fraction[d] - home[i].fraction[d]) <= 0x1p-24);
             }
         }
@@ -114,7 +116,7 @@ static void random_points(void **state)
     float *k = allocate(3 * COUNT, sizeof *k);
     for (size_t box = 0; box < BOXES; box++) {
         uint64_t seed = 11 + box;
-        /* Three periods wide: coordinates wrap. A third of the points lies close together. */
+        /* Coordinates span three periods, so they wrap. A third of the points lies close together. */
         for (size_t i = 0; i < 3 * COUNT; i++)
             k[i] = (float)(uniform_next(&seed) * 3 - 1.5) * (i / 3 % 3 == 0 ? 0.02f : 1.0f);
         check_bins(&boxes[box], COUNT, k);
@@ -122,7 +124,8 @@ static void random_points(void **state)
     free(k);
 }
 
-/* Points whose kernel begins exactly on a cell, at the box's ends, at bins' first cells, and one float beside. */
+/* Points whose kernel begins exactly on a cell, at the box's ends and at bins' first cells, and points one float beside
+ * them. */
 static void points_on_edges(void **state)
 {
     (void)state;
@@ -145,8 +148,9 @@ static void points_on_edges(void **state)
     }
 }
 
-/* The rule for a point at 0: its kernel begins at -W/2. An even width makes that a cell, taken with fraction 0. */
-static void rule_of_the_edge(void **state)
+/* The tie rule for a point at 0: its kernel begins at -W/2, which is a cell if the width is even; it gets fraction
+ * 0. */
+static void kernels_that_begin_on_a_cell_have_fraction_0(void **state)
 {
     (void)state;
     static const int tile[3] = {8, 8, 1};
@@ -179,7 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_points),
         cmocka_unit_test(points_on_edges),
-        cmocka_unit_test(rule_of_the_edge),
+        cmocka_unit_test(kernels_that_begin_on_a_cell_have_fraction_0),
         cmocka_unit_test(tiny_and_huge_coordinates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

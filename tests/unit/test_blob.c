@@ -1,5 +1,5 @@
-/* Kind blob (recon/blob/) against sums in double precision: radii of each point, both truncations, the lattice, frames,
- * surfaces of known size; and its refusals. */
+/* Kind blob (recon/blob/) against sums in double precision: a radius per point, both truncations, the lattice, frames,
+ * surfaces of known size, and refused jobs. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "recon/blob/blob_job.h"
@@ -85,7 +85,8 @@ static const struct volume *volume_of(const struct trial *t)
 
 /* ---- the density ---- */
 
-/* The sum at a node in double precision, and in *within how many points reach it; *doubtful: a point's end lies on it.
+/* The sum at a node in double precision. *within is the number of points that reach it; *doubtful: a point's cut-off
+ * lies on the node.
  */
 static double oracle(const struct trial *t, size_t frame, const double at[3], double b, double reach, bool cube,
                      int *within, bool *doubtful)
@@ -124,7 +125,7 @@ static void compare(const struct trial *t, double b, double eps, bool cube)
             at[d] = v->origin[d] + (double)place[d] * v->spacing[d];
         const double exact = oracle(t, i / (v->size[0] * v->size[1] * v->size[2]), at, b, sqrt(1 + log(eps) / b), cube,
                                     &within, &doubtful);
-        /* Each of three factors errs by 1e-6 of the largest; float32 arithmetic adds as much, and rounds the terms. */
+        /* Each of three factors errs by 1e-6 of its maximum; float32 arithmetic adds as much, and rounds the terms. */
         const double tolerance = within * 6e-6 * exp(-b) + 1e-6 * exact;
         assert_true(doubtful || fabs((double)v->data[i] - exact) <= tolerance);
         reached += within > 0;
@@ -156,7 +157,7 @@ static void densities_are_those_of_double_precision(void **state)
     }
 }
 
-static void the_lattice_begins_padding_before_the_first_point(void **state)
+static void the_lattice_begins_at_the_first_point_less_the_padding(void **state)
 {
     (void)state;
     struct trial t;
@@ -178,7 +179,7 @@ static void the_lattice_begins_padding_before_the_first_point(void **state)
     trial_free(&t);
 }
 
-static void frames_are_summed_each_by_itself(void **state)
+static void each_frame_is_summed_separately(void **state)
 {
     (void)state;
     struct trial t;
@@ -187,7 +188,7 @@ static void frames_are_summed_each_by_itself(void **state)
     assert_int_equal(trial_run(&t, 2, NULL), 0);
     assert_int_equal(volume_of(&t)->frames, 3);
     compare(&t, -2.5, 1e-4, true);
-    /* Their mean, on the same lattice. */
+    /* The mean of the frames, on the same lattice. */
     struct job_outcome each = t.outcome;
     t.outcome = (struct job_outcome){.results = 0};
     set(&t, "frames", "mean");
@@ -211,7 +212,7 @@ static void frames_are_summed_each_by_itself(void **state)
     trial_free(&t);
 }
 
-static void threads_do_not_change_it(void **state)
+static void threads_do_not_change_the_volume(void **state)
 {
     (void)state;
     struct trial one, many;
@@ -248,8 +249,8 @@ static void a_point_alone_is_a_sphere_of_its_radius(void **state)
     assert_int_equal(trial_run(&t, 2, NULL), 0);
     assert_null(job_outcome_find(&t.outcome, "volume"));
     const double pi = 3.14159265358979, area = 4 * pi * (1.5 * 1.5 + 4), volume = 4 * pi / 3 * (3.375 + 8);
-    /* Errors of about (h / R)^2 = 1.8 %, less than one eighth of it for chords, and for what is not linear between
-     * nodes: B h^2 / 4 R^2 = 1.1 % of h. */
+    /* Errors: (h / R)^2 = 1.8 % for chords, of which less than one eighth remains; B h^2 / 4 R^2 = 1.1 % of h because
+     * the density is not linear between nodes. */
     assert_true(fabs(surface_number(&t, "area") / area - 1) < 5e-3);
     assert_true(fabs(surface_number(&t, "volume") / volume - 1) < 5e-3);
     assert_true(surface_number(&t, "euler") == 4 && surface_number(&t, "pieces") == 2);
@@ -296,7 +297,7 @@ static void radii_come_from_the_file_the_table_or_the_parameter(void **state)
     for (int i = 0; i < 40; i++)
         t.radius[i] = 1.25;
     compare(&t, -2.5, 1e-4, true);
-    /* Points of no radius give nothing. */
+    /* Points without a radius contribute nothing. */
     param_values_init(&blob_kind, &t.values);
     t.input.particles.radius = t.radius;
     for (int i = 0; i < 10; i++)
@@ -306,7 +307,7 @@ static void radii_come_from_the_file_the_table_or_the_parameter(void **state)
         strstr(json_string_value(json_array_get(json_object_get(t.outcome.report, "warnings"), 0)), "10 of 40 points"));
     for (int i = 0; i < 10; i++)
         for (int d = 0; d < 3; d++)
-            t.position[3 * i + d] = 1e6; /* out of the oracle's reach */
+            t.position[3 * i + d] = 1e6; /* beyond the oracle's reach */
     for (int i = 0; i < 10; i++)
         t.radius[i] = 1;
     compare(&t, -2.5, 1e-4, true);
@@ -332,7 +333,7 @@ static void points_without_radii_are_refused(void **state)
     trial_free(&t);
 }
 
-static void the_table_of_radii_lies_where_elements_do(void **state)
+static void the_table_of_radii_has_a_plausible_value_for_each_element(void **state)
 {
     (void)state;
     static const struct {
@@ -349,7 +350,7 @@ static void the_table_of_radii_lies_where_elements_do(void **state)
 /* ---- limits ---- */
 
 /* The engine can fit the steepest and the flattest law that the parameters allow. */
-static void every_law_that_parameters_allow_is_made(void **state)
+static void every_law_that_parameters_allow_can_be_fitted(void **state)
 {
     (void)state;
     static const char *const b[] = {"-8", "-7", "-3", "-1", "-0.05"}, *const eps[] = {"1e-6", "1e-4", "0.01", "0.5"};
@@ -411,7 +412,7 @@ static int hear(void *context, const struct step_progress *now)
     return ++told->calls == told->stop_at;
 }
 
-static void progress_rises_and_any_call_may_end_it(void **state)
+static void progress_rises_and_any_call_can_cancel_the_job(void **state)
 {
     (void)state;
     struct trial t;
@@ -434,17 +435,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(densities_are_those_of_double_precision),
-        cmocka_unit_test(the_lattice_begins_padding_before_the_first_point),
-        cmocka_unit_test(frames_are_summed_each_by_itself),
-        cmocka_unit_test(threads_do_not_change_it),
+        cmocka_unit_test(the_lattice_begins_at_the_first_point_less_the_padding),
+        cmocka_unit_test(each_frame_is_summed_separately),
+        cmocka_unit_test(threads_do_not_change_the_volume),
         cmocka_unit_test(a_point_alone_is_a_sphere_of_its_radius),
         cmocka_unit_test(a_surface_at_the_border_is_reported),
         cmocka_unit_test(radii_come_from_the_file_the_table_or_the_parameter),
         cmocka_unit_test(points_without_radii_are_refused),
-        cmocka_unit_test(the_table_of_radii_lies_where_elements_do),
-        cmocka_unit_test(every_law_that_parameters_allow_is_made),
+        cmocka_unit_test(the_table_of_radii_has_a_plausible_value_for_each_element),
+        cmocka_unit_test(every_law_that_parameters_allow_can_be_fitted),
         cmocka_unit_test(jobs_beyond_memory_are_refused_before_they_are_computed),
-        cmocka_unit_test(progress_rises_and_any_call_may_end_it),
+        cmocka_unit_test(progress_rises_and_any_call_can_cancel_the_job),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("blob", tests, NULL, NULL);

@@ -2,8 +2,7 @@
  * times. */
 #include "tests/unit/image_fixture.h"
 
-/* Write a series, have tar take the archive apart, and read image.cfl: the complex numbers of the dimensions that
- * image.hdr has to tell. */
+/* Write a series, unpack the archive with tar, and read image.cfl; `dimensions` must be the content of image.hdr. */
 static float *written(const struct image_series *series, const char *dimensions, size_t bytes)
 {
     char command[512], header[256] = "", path[128];

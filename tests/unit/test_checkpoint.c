@@ -1,4 +1,4 @@
-/* Checkpoints: the newer of two states is read, whatever a killed process left of the next one. */
+/* Checkpoints: the newer of two states is read, whatever fragment of the next one a killed process left behind. */
 #include "gridding/base/err.h"
 #include "recon/checkpoint.h"
 
@@ -30,7 +30,7 @@ static int save(const struct checkpoint *checkpoint, const char *tag, int number
     return checkpoint_save(checkpoint, tag, ROOM, parts, 2);
 }
 
-/* The number that was saved; 0: none. */
+/* The number that was saved, or 0 if there is none. */
 static int load(const struct checkpoint *checkpoint, const char *tag)
 {
     void *state;
@@ -47,7 +47,7 @@ static int load(const struct checkpoint *checkpoint, const char *tag)
     return number;
 }
 
-static void the_newest_of_its_tag_is_found(void **state)
+static void the_newest_state_with_the_tag_is_read(void **state)
 {
     (void)state;
     const struct checkpoint checkpoint = file();
@@ -67,7 +67,7 @@ static void the_newest_of_its_tag_is_found(void **state)
 }
 
 /* Damage every byte of the newer state and of its head in turn: the damage is detected, and the older state is read. */
-static void a_damaged_state_is_passed_over(void **state)
+static void a_damaged_state_is_skipped(void **state)
 {
     (void)state;
     struct checkpoint checkpoint = file();
@@ -84,7 +84,7 @@ static void a_damaged_state_is_passed_over(void **state)
         assert_true(found == 1 || found == 2);
         assert_int_equal(pwrite(checkpoint.fd, &byte, 1, at), 1);
     }
-    /* The state itself. */
+    /* The middle of the state's data. */
     const off_t middle = there.st_size - 3000;
     assert_int_equal(pwrite(checkpoint.fd, "?", 1, middle), 1);
     assert_int_equal(load(&checkpoint, "a"), 1);
@@ -115,8 +115,8 @@ static void too_large_a_state_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_of_its_tag_is_found),
-        cmocka_unit_test(a_damaged_state_is_passed_over),
+        cmocka_unit_test(the_newest_state_with_the_tag_is_read),
+        cmocka_unit_test(a_damaged_state_is_skipped),
         cmocka_unit_test(too_large_a_state_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

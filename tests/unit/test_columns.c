@@ -1,5 +1,5 @@
 /* FFTs of columns on the CPU against sums in double precision: every radix and products of them, all numbers of
- * columns, both signs, every instruction set that this processor has, rows that lie apart. */
+ * columns, both signs, every instruction set of this processor, rows with gaps between them. */
 #include "gridding/base/err.h"
 #include "gridding/fft/columns.h"
 #include "tests/random.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { APART = 5 }; /* values between the rows of the input, which are then not aligned */
+enum { APART = 5 }; /* gap between the rows of the input, which are then not aligned */
 
 static struct c32 *values_take(int n, int columns)
 {
@@ -49,7 +49,7 @@ static double error_of(const struct c32 *got, const struct c32 *in, int n, int c
     return sqrt(off / all);
 }
 
-/* Each stage adds an error of about 6e-8 to each value, at random: 12 stages stay below 1e-6. */
+/* Each stage adds a random error of about 6e-8 to each value; 12 stages stay below 1e-6. */
 static const double allowed = 1e-6;
 
 static void size_check(int n, int columns, int sign)
@@ -65,7 +65,7 @@ static void size_check(int n, int columns, int sign)
     assert_memory_equal(in, kept, (size_t)n * pitch * sizeof *in);
     for (int c = 0; c < columns; c += columns - 1)
         assert_true(error_of(apart, in, n, columns, pitch, sign, c) < allowed);
-    /* The same from a panel that is the second one: the same bits. */
+    /* The same columns as the second panel must give the same bits. */
     struct c32 *first = values_take(n, columns);
     memcpy(first, apart, (size_t)n * (size_t)columns * sizeof *first);
     for (int j = 0; j < n; j++)
@@ -80,7 +80,7 @@ static void size_check(int n, int columns, int sign)
     free(in);
 }
 
-static void transforms_are_right(void **state)
+static void transforms_match_the_sum(void **state)
 {
     (void)state;
     static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 10, 14, 18, 30, 98, 128, 270, 350, 480};
@@ -90,7 +90,8 @@ static void transforms_are_right(void **state)
                 size_check(sizes[i], columns, sign);
 }
 
-/* A stage of each radix, at the start and later, by the code of one instruction set: a sum by hand. */
+/* One stage of a radix, as the first stage and as a later one, by the code of one instruction set, against a sum
+ * written out here. */
 static void stage_check(const struct columns_leaf *leaf, int radix, int done)
 {
     enum { COLUMNS = 8 };
@@ -120,7 +121,7 @@ static void stage_check(const struct columns_leaf *leaf, int radix, int done)
     free(out);
 }
 
-static void every_instruction_set_is_right(void **state)
+static void every_instruction_set_matches_the_sum(void **state)
 {
     (void)state;
     static const int radices[] = {2, 3, 4, 5, 6, 7, 8, 10};
@@ -150,8 +151,8 @@ static void bad_sizes_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transforms_are_right),
-        cmocka_unit_test(every_instruction_set_is_right),
+        cmocka_unit_test(transforms_match_the_sum),
+        cmocka_unit_test(every_instruction_set_matches_the_sum),
         cmocka_unit_test(bad_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

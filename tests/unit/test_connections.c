@@ -1,4 +1,4 @@
-/* Which connection is closed to make room for a new one: sockets of the loopback, one per connection, without HTTP. */
+/* Which connection is closed to make room for a new one: loopback sockets, one per connection, without HTTP. */
 #include "daemon/http/connections.h"
 
 #include <netinet/in.h>
@@ -53,7 +53,7 @@ static void say(const struct pair *pair, const char *text)
     assert_int_equal(recv(pair->server, &byte, 1, MSG_PEEK), 1);
 }
 
-/* The library reads a request whole. */
+/* Read a whole request, as the HTTP library does. */
 static void hear(const struct pair *pair, const char *text)
 {
     char heard[64];
@@ -61,8 +61,8 @@ static void hear(const struct pair *pair, const char *text)
     assert_int_equal(recv(pair->server, heard, strlen(text), MSG_WAITALL), strlen(text));
 }
 
-/* One connection that got its answer, and may send a part of its next request before or after the library reports that
- * the answer was sent; then one more connection, if one more is allowed. */
+/* A connection that was answered sends part of its next request before or after the library reports the answer as sent;
+ * then one more connection arrives than is allowed. `closed`: whether the first is closed. */
 static void one_more(bool before, bool after, bool closed)
 {
     const struct connection_limits limits = {.header_seconds = 600, .all = 1, .address = 1};
@@ -76,7 +76,7 @@ static void one_more(bool before, bool after, bool closed)
     connection_enter(&first.watch, CONNECTION_ANSWER);
     if (before)
         say(&first, "GET ");
-    connection_enter(&first.watch, CONNECTION_ANSWER); /* as after work in a thread of the pool */
+    connection_enter(&first.watch, CONNECTION_ANSWER); /* as after work in a pool thread */
     connection_enter(&first.watch, CONNECTION_IDLE);
     if (after)
         say(&first, "/next ");
@@ -88,25 +88,25 @@ static void one_more(bool before, bool after, bool closed)
     connections_free(connections);
 }
 
-static void idle_makes_room(void **state)
+static void an_idle_connection_makes_room(void **state)
 {
     (void)state;
     one_more(false, false, true);
 }
 
-static void next_request_stays(void **state)
+static void a_connection_with_a_next_request_stays(void **state)
 {
     (void)state;
     one_more(false, true, false);
 }
 
-static void next_request_before_the_end_of_the_answer_stays(void **state)
+static void a_next_request_before_the_end_of_the_answer_counts(void **state)
 {
     (void)state;
     one_more(true, false, false);
 }
 
-/* Refused before its body arrived: the bytes that have arrived are not the next request's. */
+/* A request that is refused before its body arrived: bytes of that body must not be taken for the next request. */
 static void refused_early(void **state)
 {
     const struct connection_limits limits = {.header_seconds = 600, .all = 1, .address = 1};
@@ -130,9 +130,9 @@ static void refused_early(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_makes_room),
-        cmocka_unit_test(next_request_stays),
-        cmocka_unit_test(next_request_before_the_end_of_the_answer_stays),
+        cmocka_unit_test(an_idle_connection_makes_room),
+        cmocka_unit_test(a_connection_with_a_next_request_stays),
+        cmocka_unit_test(a_next_request_before_the_end_of_the_answer_counts),
         cmocka_unit_test(refused_early),
     };
     return cmocka_run_group_tests_name("connections", tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* Density weights by formula. */
 #include "tests/unit/dcf_fixture.h"
 
-/* The error allowed for fully sampled data: the plan's 0.06. Measured: radial 0.009, golden 0.009, spiral 0.035 (0.028
- * with 3 arms), kooshball 0.040 at these small matrices; scales within 2 %. The weights' sum is a disc's or ball's
- * area, of which half a sample's ring at the edge may be missing or too much: 2 / samples per side of it. */
+/* The error allowed for fully sampled data is 0.06. Measured: radial 0.009, golden 0.009, spiral 0.035 (0.028 with 3
+ * arms), kooshball 0.040 at these small matrices; scales within 2 %. The weights' sum is a disc's or ball's area, which
+ * may miss or exceed half a ring of samples at the edge: 2 / samples per side. */
 static void check_analytic(const char *name, struct traj *traj, int n, enum traj_shape expected, double most)
 {
     struct scan scan;
@@ -31,8 +31,8 @@ static void test_analytic(void **state)
     check_analytic("cones", make(TRAJ_CONES, 16, 0, 0), 16, TRAJ_SHAPE_CONES, 0.07);
 }
 
-/* `partitions` copies of a 2-D trajectory at these kz, each turned a little, and readout r of partition p at place
- * r * partitions + p. */
+/* `partitions` copies of a 2-D trajectory at these kz, each slightly rotated; readout r of partition p is at index r *
+ * partitions + p. */
 static struct traj *stacked(const struct traj *plane, size_t partitions, const double *kz)
 {
     struct traj *traj = claim(sizeof *traj);
@@ -50,7 +50,7 @@ static struct traj *stacked(const struct traj *plane, size_t partitions, const d
     return traj;
 }
 
-/* A stack's weights are those of its plane times the layers' thickness, whatever the partitions' order and distances.
+/* A stack's weights are those of its plane times the layers' thickness, for any order and spacing of partitions.
  */
 static void check_stack(enum traj_kind kind, enum traj_shape shape, enum traj_shape stack_shape)
 {
@@ -66,7 +66,7 @@ static void check_stack(enum traj_kind kind, enum traj_shape shape, enum traj_sh
     for (size_t r = 0; r < stack->readouts; r++)
         for (size_t i = 0; i < stack->samples; i++) {
             double expected = thick[r % PARTITIONS] * flat[r / PARTITIONS * stack->samples + i];
-            /* float32 coordinates, turned: 1e-7 of the largest, against steps of 1 / 48 */
+            /* Coordinates are float32 and rotated: an error of 1e-7 of the largest, against steps of 1 / 48. */
             assert_true(fabs(deep[r * stack->samples + i] - expected) < 1e-4 * expected + 1e-9);
         }
     stack->k[2] += 0.01f; /* a sample that leaves its partition */
@@ -86,7 +86,7 @@ static void test_stacks(void **state)
 }
 
 /* Every readout replaced by its half-spoke from 0: `wait` samples at k = 0, then steps of 1 / 2N from `first` steps on,
- * the last one within 0.5 so that its cell ends there; odd readouts go the other way, so that all directions are there.
+ * the last one within 0.5, where its cell ends; odd readouts go the other way, so that all directions occur.
  */
 static struct traj *centre_out(enum traj_kind kind, int n, int readouts, int wait, double first)
 {
@@ -103,7 +103,7 @@ static struct traj *centre_out(enum traj_kind kind, int n, int readouts, int wai
     return traj;
 }
 
-/* Uneven angles, spokes without k = 0, half-spokes from it with and without a sample there. */
+/* Uneven angles, spokes without k = 0, and half-spokes with and without a sample at k = 0. */
 static void test_radial_variants(void **state)
 {
     (void)state;
@@ -127,8 +127,8 @@ static void test_radial_variants(void **state)
 
 /* ---- uneven angles, repeats, partial echoes ---- */
 
-/* Samples of a readout at one place share its weight, as do spokes at one angle; the weights cover the same area as
- * without repeats. */
+/* Samples of a readout at the same position share its weight, as do spokes at the same angle; the weights cover the
+ * same area as without repeats. */
 static void test_sharing(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Pipe-Menon weights over the engine: level, scaled, and good for an image (a direct double-precision adjoint). */
+/* Pipe-Menon weights computed with the engine: level, scale, and the error of an image (a direct double-precision
+ * adjoint). */
 #include "gridding/nufft/nufft.h"
 #include "tests/unit/dcf_fixture.h"
 
@@ -11,7 +12,8 @@ static double sum_of(size_t count, const float *values)
 }
 
 /* Measured: radial 0.021, golden 0.025, spiral 0.026, kooshball 0.052, cones 0.056, stack 0.078 at these small
- * matrices, whose few samples leave much to the kernel; scales within 4 %. Without weights the error is 0.5 to 0.7. */
+ * matrices, where few samples make the kernel's shape matter; scales within 4 %. Without weights the error is 0.5 to
+ * 0.7. */
 static void test_images(void **state)
 {
     struct dev *dev = *state;
@@ -37,7 +39,7 @@ static void test_images(void **state)
     }
 }
 
-/* Iterations go on from what they are given, whatever its scale, in place or not. */
+/* Iterations continue from the given weights, whatever their scale, in place or not. */
 static void test_start(void **state)
 {
     struct dev *dev = *state;
@@ -57,10 +59,10 @@ static void test_start(void **state)
     traj_free(traj);
 }
 
-/* On a Cartesian grid all weights are the same, but for samples that rounding puts in or out of the kernel's edge,
- * where it is 1/1094 of its height; and near 1 / (NX NY): summed over points 1 / N apart that lie on the plan's grid of
- * 2N, C exceeds its integral by four times the square of the kernel's transform at N, 0.108, per axis: (1 + 4 *
- * 0.0117)^2 = 1.096. More iterations make C w more level. */
+/* On a Cartesian grid all weights are equal, except where rounding puts a sample inside or outside the kernel's edge,
+ * where the kernel is 1/1094 of its height. They are near 1 / (NX NY): summed over points 1 / N apart that lie on the
+ * plan's grid of 2N, C exceeds its integral by four times the square of the kernel's transform at N, 0.108, per axis:
+ * (1 + 4 * 0.0117)^2 = 1.096. More iterations make C w more level. */
 static void test_level(void **state)
 {
     struct dev *dev = *state;

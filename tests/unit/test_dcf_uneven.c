@@ -1,7 +1,7 @@
 /* Density weights of uneven angles, repeated readouts and partial echoes: the formula against Pipe's iteration. */
 #include "tests/unit/dcf_fixture.h"
 
-/* Arms of a spiral that samples fully with `enough` of them, arm i turned to angles[i]. */
+/* Arms of a spiral of which `enough` sample fully; arm i is rotated to angles[i]. */
 static struct traj *turned_arms(int n, int enough, int arms, const double *angles)
 {
     struct traj *one = make(TRAJ_SPIRAL, n, enough, 0), *traj = make(TRAJ_SPIRAL, n, arms, (int)one->samples);
@@ -15,7 +15,7 @@ static struct traj *turned_arms(int n, int enough, int arms, const double *angle
     return traj;
 }
 
-/* Spokes at the angles, from -`other` to 1 half k-spaces. */
+/* Spokes at the angles, from -`other` to 1 times the half-width of k-space. */
 static struct traj *angled_spokes(int n, int spokes, const double *angles, double other)
 {
     int before = (int)(other * n), samples = before + n;
@@ -29,7 +29,7 @@ static struct traj *angled_spokes(int n, int spokes, const double *angles, doubl
     return traj;
 }
 
-/* The formula's error, and pipe's beside it. */
+/* The formula's error; prints that of Pipe's iteration beside it. */
 static double uneven_error(const char *name, struct traj *traj, int n, enum traj_shape expected, double *pipe)
 {
     struct scan scan;
@@ -49,9 +49,10 @@ static double uneven_error(const char *name, struct traj *traj, int n, enum traj
     return formula;
 }
 
-/* If the largest gap between neighbours is still sampled fully, uneven scans have the errors of even ones
- * (check_analytic()): below 0.06 for arms, 0.03 for spokes. Pipe's iteration evens out the density within its reach in
- * 30 steps, and is better only for golden arms: in a wedge between unequal neighbours, the arm is off the middle. */
+/* If the largest gap between neighbours is still fully sampled, uneven scans have the errors of even ones
+ * (check_analytic()): below 0.06 for arms, 0.03 for spokes. Pipe's iteration levels the density within its reach in 30
+ * steps, and is better only for golden arms, where an arm between unequal neighbours is not in the middle of its
+ * wedge. */
 static void check_uneven(const char *name, struct traj *traj, int n, enum traj_shape expected, double most)
 {
     double pipe, formula = uneven_error(name, traj, n, expected, &pipe);
@@ -60,7 +61,7 @@ static void check_uneven(const char *name, struct traj *traj, int n, enum traj_s
 
 enum { UNEVEN_N = 48, MOST_ANGLES = 404 };
 
-/* angles[i] = step * (i / repeats), from `extra` on the angle of number `again`. */
+/* angles[i] = step * (i / repeats); from `extra` on, the angle of number `again`. */
 static const double *spread(double step, int repeats, int extra, int again)
 {
     static double angles[MOST_ANGLES];
@@ -90,7 +91,7 @@ static void test_uneven(void **state)
                  TRAJ_SHAPE_RADIAL, 0.03);
     check_uneven("101 spokes, one 20 times more", angled_spokes(n, 121, spread(M_PI / 101, 1, 101, 50), 1), n,
                  TRAJ_SHAPE_RADIAL, 0.03);
-    /* Too few to sample anything fully: the same formula, whose weights still sum to the disc. */
+    /* Too few arms to be fully sampled: the same formula applies, and its weights still sum to the disc. */
     double unused;
     uneven_error("7 golden spokes", angled_spokes(n, 7, spread(golden_spoke, 1, all, 0), 1), n, TRAJ_SHAPE_RADIAL,
                  &unused);
@@ -106,7 +107,7 @@ static void test_too_uneven(void **state)
         angled_spokes(16, 13, spread(M_PI / 40, 1, MOST_ANGLES, 0), 1),   /* a third of the angles */
         angled_spokes(16, 1, spread(0, 1, MOST_ANGLES, 0), 1),            /* a line */
         angled_spokes(16, 9, spread(0, 1, MOST_ANGLES, 0), 1),            /* the same line again and again */
-        turned_arms(16, 8, 4, spread(0.1, 1, MOST_ANGLES, 0)),            /* arms of one side */
+        turned_arms(16, 8, 4, spread(0.1, 1, MOST_ANGLES, 0)),            /* arms on one side only */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(traj_shape_find(2, cases[i]->readouts, cases[i]->samples, cases[i]->k), TRAJ_SHAPE_UNKNOWN);

@@ -1,5 +1,5 @@
-/* The decoder, called as a worker calls it, on files made by tests/unit/scan_files.py; limits, decoders that misbehave.
- * Mutants and truncations of the files: test_mutants.c. Pre-started decoders: test_decoder_ready.c. */
+/* The decoder, called as a worker calls it, on files written by tests/unit/scan_files.py; its limits, and decoders that
+ * misbehave. Mutated and truncated files: test_mutants.c. Pre-started decoders: test_decoder_ready.c. */
 #include "tests/unit/decode_fixture.h"
 
 #include "recon/codec/sandbox.h"
@@ -85,7 +85,7 @@ static void time_is_limited_and_a_job_can_be_canceled(void **state)
     assert_int_equal(decode_by(closed, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     limits.seconds = 60;
     assert_int_equal(decode_by(hanging, &scan, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child process is left */
     close(fd);
 }
 
@@ -104,7 +104,7 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
     }
 }
 
-/* The start of decoders written in Python, which cannot be forked from a template: they have the upload, and could
+/* The preamble of decoders written in Python, which cannot be forked from a template. They have the upload, and could
  * report success. */
 #define PYTHON                                                                   \
     "#!/usr/bin/python3\n"                                                       \
@@ -151,9 +151,9 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
     close(fd);
 }
 
-/* Killed by a process other than its parent, as by the kernel when memory is short: the file is read once more, and
- * nothing of the first attempt is left. After a second kill the error blames the machine, not the file. */
-static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
+/* Killed by a process other than its parent, as the kernel does when memory is short: the file is read once more, and
+ * nothing of the first attempt is kept. After a second kill the error blames the machine, not the file. */
+static void a_decoder_killed_from_outside_is_retried_once(void **state)
 {
     const struct place *p = *state;
     char script[2048], once[256], always[256];
@@ -166,7 +166,7 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
              "    os.execv('%s', ['mrirecon-codec', 'decode'])\n" PYTHON
              "os.pwrite(memory, b'x' * (1 << 20), 0)\nsocket.send(b'b')\nos.kill(os.getpid(), 9)\n",
              p->folder, p->codec);
-    /* The shebang of PYTHON is a comment here. */
+    /* PYTHON's shebang is only a comment here. */
     make_program(p, "once", script, once);
     make_program(p, "always", PYTHON "socket.send(b'b')\nos.kill(os.getpid(), 9)\n", always);
     const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 60};
@@ -193,7 +193,7 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
     close(fd);
 }
 
-/* A decoder's stderr is discarded, except in builds with sanitizers, whose reports are kept. */
+/* A decoder's stderr is discarded, except in sanitized builds, whose reports are kept. */
 static void reports_of_sanitizers_are_seen(void **state)
 {
     const struct place *p = *state;
@@ -213,7 +213,7 @@ static void reports_of_sanitizers_are_seen(void **state)
 }
 
 /* The number of allocated pages of memfds, over all descriptors of this process. */
-static int64_t pages_aside(void)
+static int64_t preallocated_pages(void)
 {
     int64_t pages = 0;
     for (int fd = 0; fd < 64; fd++) {
@@ -226,28 +226,29 @@ static int64_t pages_aside(void)
     return pages;
 }
 
-/* It is allocated in advance with the size of the last scan, serves one scan, and changes neither scan nor limits. */
-static void memory_set_aside_serves_one_scan(void **state)
+/* Memory is allocated in advance, with the size of the last scan. It serves one scan, and changes neither the scan nor
+ * its limits. */
+static void preallocated_memory_serves_one_scan(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
     struct scan scan = {0};
     int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
-    decoder_prepare_memory(decoder); /* nothing has come yet */
-    assert_int_equal(pages_aside(), 0);
+    decoder_prepare_memory(decoder); /* nothing was decoded yet */
+    assert_int_equal(preallocated_pages(), 0);
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
     uint64_t need = scan.header->total_bytes;
     scan_close(&scan);
     for (int round = 0; round < 2; round++) {
         decoder_prepare_memory(decoder);
         decoder_prepare_memory(decoder);
-        assert_int_equal(pages_aside(), (need + 4095) / 4096);
+        assert_int_equal(preallocated_pages(), (need + 4095) / 4096);
         assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
         assert_int_equal(scan.header->total_bytes, need);
         check_good("plain", &scan);
         scan_close(&scan);
-        assert_int_equal(pages_aside(), 0);
+        assert_int_equal(preallocated_pages(), 0);
     }
     struct decode_limits limits = {.bytes = need - 1, .seconds = 60};
     decoder_prepare_memory(decoder);
@@ -271,8 +272,8 @@ int main(void)
         cmocka_unit_test(a_file_that_keeps_its_reader_busy_is_stopped),
         cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
         cmocka_unit_test(reports_of_sanitizers_are_seen),
-        cmocka_unit_test(one_that_is_killed_from_outside_is_followed_by_another),
-        cmocka_unit_test(memory_set_aside_serves_one_scan),
+        cmocka_unit_test(a_decoder_killed_from_outside_is_retried_once),
+        cmocka_unit_test(preallocated_memory_serves_one_scan),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

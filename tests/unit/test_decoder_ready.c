@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* Process ids of this program's children that decode, without the template that they are forked from, which goes to
- * pids[CHILDREN - 1], or 0. */
+/* Process ids of this program's children that decode. The template that they are forked from goes to pids[CHILDREN -
+ * 1], or 0. */
 enum { CHILDREN = 8 };
 
 static bool is_template(pid_t pid)
@@ -41,7 +41,7 @@ static int children(pid_t pids[CHILDREN])
     return count;
 }
 
-static void one_that_stands_ready_serves_one_upload(void **state)
+static void a_pre_started_decoder_serves_one_upload(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
@@ -71,7 +71,7 @@ static void one_that_stands_ready_serves_one_upload(void **state)
     close(fd);
 }
 
-static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state)
+static void a_pre_started_decoder_that_died_is_replaced_and_reported(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
@@ -80,7 +80,7 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
     pid_t pids[CHILDREN] = {0};
     int fd = open_file(p, "plain"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
-    for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed when processes are prepared */
+    for (int way = 0; way < 2; way++) { /* the death is noticed by the upload, or when processes are prepared */
         assert_int_equal(decoder_prepare(decoder, 2), 0);
         int count = children(pids);
         for (int i = 0; i < count; i++) {
@@ -103,9 +103,9 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
     close(fd);
 }
 
-/* A template that ends is told of and replaced, and nobody waits for one that is not there: it is killed between
- * uploads, while it forks nothing, and when it is asked. What it forked before serves on. */
-static void a_template_that_ended_is_replaced_and_told(void **state)
+/* A template that ends is reported and replaced, and nobody waits for a process that it can no longer fork. It is
+ * killed between uploads, while it forks nothing, and during a request. Decoders forked before go on serving. */
+static void a_template_that_ended_is_replaced_and_reported(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
@@ -121,7 +121,7 @@ static void a_template_that_ended_is_replaced_and_told(void **state)
         assert_true(template > 0);
         assert_int_equal(kill(template, SIGKILL), 0);
         assert_int_equal(waitid(P_PID, (id_t) template, &info, WEXITED | WNOWAIT), 0);
-        for (int i = 0; i < 1 + way; i++) { /* of what stands ready; and one more, which has to be started */
+        for (int i = 0; i < 1 + way; i++) { /* a pre-started decoder; then one more, which has to be started */
             assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
             check_good("plain", &scan);
             scan_close(&scan);
@@ -145,8 +145,8 @@ static void a_template_that_ended_is_replaced_and_told(void **state)
     close(fd);
 }
 
-/* What one process read of an upload is not in the memory of the next: neither the template nor a process beside it
- * has it. Both copies of the bytes are looked for in all that is readable of them. */
+/* An upload's content must not be in the memory of the next decoder: neither the template nor another decoder has it.
+ * Search all of a process's readable memory for the bytes. */
 static bool memory_has(pid_t pid, const char *needle, size_t bytes)
 {
     char path[64], line[512];
@@ -160,7 +160,7 @@ static bool memory_has(pid_t pid, const char *needle, size_t bytes)
     while (fgets(line, sizeof line, maps)) {
         unsigned long begin, end;
         char rights[5];
-        /* What is larger is the shadow of a sanitizer, of terabytes. */
+        /* Larger mappings are a sanitizer's shadow memory, of terabytes. */
         if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || rights[0] != 'r' || end - begin > 1UL << 30)
             continue;
         for (unsigned long at = begin; at < end && !found; at += sizeof block - bytes) {
@@ -174,7 +174,7 @@ static bool memory_has(pid_t pid, const char *needle, size_t bytes)
     return found;
 }
 
-static void what_is_forked_knows_of_no_other_upload(void **state)
+static void a_decoder_has_no_memory_of_other_uploads(void **state)
 {
     static const char words[] = "ismrmrdHeader";
     const struct place *p = *state;
@@ -192,15 +192,15 @@ static void what_is_forked_knows_of_no_other_upload(void **state)
     for (int i = 0; i < 2; i++)
         assert_false(memory_has(pids[i], own, 9));
     assert_false(memory_has(pids[CHILDREN - 1], own, 9));
-    assert_true(memory_has(getpid(), own, 9)); /* the search finds what is there */
+    assert_true(memory_has(getpid(), own, 9)); /* the search works */
     assert_true(memory_has(pids[0], words, sizeof words - 1));
     scan_close(&scan);
     decoder_free(decoder);
     close(fd);
 }
 
-/* Limits are the upload's, not those of the start. */
-static void one_that_stands_ready_keeps_the_limits(void **state)
+/* Limits are those of the upload, not those at the start of the process. */
+static void a_pre_started_decoder_keeps_the_limits(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
@@ -221,12 +221,12 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     assert_int_equal(decoder_prepare(decoder, 1), 0);
     limits.bytes = 100;
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
-    /* It has ended, but was not waited for yet. */
+    /* It has ended, but was not yet waited for. */
     assert_int_equal(children(pids), 1);
     assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
     assert_int_equal(limit.rlim_max, 100);
     assert_int_equal(prlimit(pids[0], RLIMIT_CPU, NULL, &limit), 0);
-    assert_in_range(limit.rlim_cur, 60, 70); /* rounded up twice */
+    assert_in_range(limit.rlim_cur, 60, 70); /* rounded up twice on the way */
     decoder_free(decoder);
     close(fd);
 }
@@ -234,11 +234,11 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_stands_ready_serves_one_upload),
-        cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
-        cmocka_unit_test(a_template_that_ended_is_replaced_and_told),
-        cmocka_unit_test(what_is_forked_knows_of_no_other_upload),
-        cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
+        cmocka_unit_test(a_pre_started_decoder_serves_one_upload),
+        cmocka_unit_test(a_pre_started_decoder_that_died_is_replaced_and_reported),
+        cmocka_unit_test(a_template_that_ended_is_replaced_and_reported),
+        cmocka_unit_test(a_decoder_has_no_memory_of_other_uploads),
+        cmocka_unit_test(a_pre_started_decoder_keeps_the_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* The outbox's rows: inserted with a job's end, claimed in turn, tried again, sent again, kept over restarts and with
- * the clock; and the store of an earlier version. */
+/* The outbox's rows: inserted when a job ends, claimed in turn, retried, sent again, kept across restarts and clock
+ * changes; and converting the store of an earlier version. */
 #include "daemon/store/deliveries.h"
 #include "tests/unit/store_fixture.h"
 
@@ -60,7 +60,7 @@ static void the_end_of_a_job_inserts_its_deliveries(void **state)
     assert_true(counts.oldest > 0);
 }
 
-static void destinations_that_are_busy_are_passed_over(void **state)
+static void busy_destinations_are_skipped(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -78,7 +78,7 @@ static void destinations_that_are_busy_are_passed_over(void **state)
     json_decref(busy);
 }
 
-static void a_failed_attempt_waits_and_a_dead_one_is_sent_again(void **state)
+static void a_failed_delivery_backs_off_and_a_dead_one_can_be_sent_again(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -86,20 +86,20 @@ static void a_failed_attempt_waits_and_a_dead_one_is_sent_again(void **state)
     store_route(f->store, (struct store_router){route_two, NULL});
     job_end(f, 1, false);
     struct delivery one = claimed(f, NULL, true);
-    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "b"), ERR_CONFLICT); /* just being sent */
+    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "b"), ERR_CONFLICT); /* it is being sent */
     assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_PENDING, 3600000, "later"), 0);
     claimed(f, NULL, false);
     assert_int_equal(store_delivery_next(f->store, NULL, &due), 0);
     assert_true(due > one.due);
-    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "b"), 0); /* at once */
+    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "b"), 0); /* sent again at once */
     one = claimed(f, NULL, true);
     assert_int_equal(one.attempts, 1);
     assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_DEAD, 0, "no"), 0);
     assert_int_equal(listed(f, DELIVERY_DEAD), 1);
-    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "c"), 0); /* for the first time */
+    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "c"), 0); /* a new destination */
     assert_int_equal(listed(f, -1), 2);
     assert_int_equal(submit(f->store, 2, 10), 0);
-    assert_int_equal(store_delivery_send(f->store, id_of(2, id), "b"), ERR_CONFLICT); /* it has not ended */
+    assert_int_equal(store_delivery_send(f->store, id_of(2, id), "b"), ERR_CONFLICT); /* the job has not ended */
     assert_int_equal(store_delivery_send(f->store, id_of(9, id), "b"), ERR_NOT_FOUND);
 }
 
@@ -110,7 +110,7 @@ static void delivering_noted(void *context, const char *id, const char *client)
     ++*(int *)context;
 }
 
-static void the_listener_is_told_of_every_change(void **state)
+static void the_listener_is_called_for_every_change(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -131,7 +131,7 @@ static void the_listener_is_told_of_every_change(void **state)
     store_listen(f->store, (struct store_listener){.told = NULL});
 }
 
-static void a_job_s_end_tells_of_its_deliveries(void **state)
+static void a_jobs_end_reports_its_deliveries(void **state)
 {
     struct fixture *f = *state;
     int told = 0;
@@ -162,7 +162,7 @@ static void a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it(v
     assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_DELIVERED, 0, "late"), ERR_NOT_FOUND);
 }
 
-static void what_was_being_sent_is_pending_after_a_restart(void **state)
+static void deliveries_being_sent_are_pending_after_a_restart(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -180,7 +180,7 @@ static void what_was_being_sent_is_pending_after_a_restart(void **state)
     store_route(f->store, (struct store_router){route_two, NULL});
     assert_int_equal(store_recover(f->store, &requeued), 0);
     assert_int_equal(state_of(f->store, 2), JOB_CANCELED);
-    assert_int_equal(listed(f, DELIVERY_PENDING), 3); /* two of the first job, one of the canceled one */
+    assert_int_equal(listed(f, DELIVERY_PENDING), 3); /* two deliveries of the first job, one of the canceled job */
     for (int i = 1; i <= 2; i++)
         claimed(f, NULL, true);
 }
@@ -208,12 +208,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_STORE(the_end_of_a_job_inserts_its_deliveries),
-        WITH_STORE(destinations_that_are_busy_are_passed_over),
-        WITH_STORE(a_failed_attempt_waits_and_a_dead_one_is_sent_again),
-        WITH_STORE(the_listener_is_told_of_every_change),
-        WITH_STORE(a_job_s_end_tells_of_its_deliveries),
+        WITH_STORE(busy_destinations_are_skipped),
+        WITH_STORE(a_failed_delivery_backs_off_and_a_dead_one_can_be_sent_again),
+        WITH_STORE(the_listener_is_called_for_every_change),
+        WITH_STORE(a_jobs_end_reports_its_deliveries),
         WITH_STORE(a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it),
-        WITH_STORE(what_was_being_sent_is_pending_after_a_restart),
+        WITH_STORE(deliveries_being_sent_are_pending_after_a_restart),
         WITH_STORE(an_earlier_store_is_converted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

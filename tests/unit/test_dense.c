@@ -18,7 +18,7 @@ static uint64_t next(uint64_t *state)
     return *state * UINT64_C(2685821657736338717) >> 20;
 }
 
-/* The kernel: different at every cell, whole. */
+/* The kernel: integer weights, different at every cell. */
 static double weight(int x, int y, int z)
 {
     return 1 + x + 10 * y + 100 * z;
@@ -33,11 +33,11 @@ static struct range_geometry geometry_of(const int grid[3], int width)
 }
 
 struct sample {
-    int cell[3]; /* base */
+    int cell[3]; /* the first cell */
     double value;
 };
 
-/* A sample into its bin's brick, or one of them. */
+/* Add a sample to its bin's brick, or to one of its bricks. */
 static void add_to_brick(const struct range_geometry *g, const struct sample *s, double *brick)
 {
     int at[3];
@@ -71,7 +71,7 @@ static uint32_t bin_of(const struct range_geometry *g, const struct sample *s)
     return range_bin_number(g, place);
 }
 
-/* Check that the grid's cells, each summed from the bricks that hold a share of it, equal `grid`. */
+/* Check that the grid's cells, each summed from the bricks that contain a share of it, equal `grid`. */
 static void check_cells(const struct range_geometry *g, const struct brick_list *of_bin, const double *bricks,
                         const double *grid)
 {
@@ -97,7 +97,7 @@ static void check_cells(const struct range_geometry *g, const struct brick_list 
         }
 }
 
-/* A third of the samples in one small place: bins without a brick, with one, and with several. */
+/* A third of the samples in one small region, so that there are bins without a brick, with one, and with several. */
 static void cells_read_from_bricks_are_the_grid(void **state)
 {
     static const struct {
@@ -138,8 +138,9 @@ static void cells_read_from_bricks_are_the_grid(void **state)
     }
 }
 
-/* Bins that reach a cell: all whose cells, extended by the reach, contain it, once each, its own bin first. */
-static void a_cell_is_reached_by_its_bins(void **state)
+/* The bins that reach a cell are all those whose cells, extended by the reach, contain it: once each, the cell's own
+ * bin first. */
+static void a_cell_lists_each_bin_that_reaches_it_once(void **state)
 {
     (void)state;
     for (int width = 5; width <= 8; width++)
@@ -168,7 +169,7 @@ static void a_cell_is_reached_by_its_bins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cell_is_reached_by_its_bins),
+        cmocka_unit_test(a_cell_lists_each_bin_that_reaches_it_once),
         cmocka_unit_test(cells_read_from_bricks_are_the_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

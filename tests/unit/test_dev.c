@@ -1,4 +1,4 @@
-/* Devices: their memory, their names, and the errors if one is not available. */
+/* Devices: their memory, their names, and errors if a device is not available. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -93,14 +93,15 @@ static void told(const char *folder, size_t available, size_t total)
     assert_int_equal(seen_total, total);
 }
 
-/* The minimum over the machine, the group and its parents, in both versions; page cache counts as free. */
+/* The minimum over the machine, the control group and its parents, in both cgroup versions; page cache counts as
+ * free. */
 static void memory_of_control_groups_counts(void **state)
 {
     (void)state;
     char folder[] = "/tmp/test_dev.XXXXXX", command[64];
     const size_t kib = 1024;
     assert_non_null(mkdtemp(folder));
-    told(folder, SIZE_MAX / 2, SIZE_MAX / 2); /* nothing tells */
+    told(folder, SIZE_MAX / 2, SIZE_MAX / 2); /* no file sets a limit */
     put(folder, "proc/meminfo", "MemTotal: 8000 kB\nMemFree: 1 kB\nMemAvailable: 5000 kB\n");
     told(folder, 5000 * kib, 8000 * kib);
     put(folder, "proc/self/cgroup", "0::/system.slice/a.service\n");
@@ -115,10 +116,10 @@ static void memory_of_control_groups_counts(void **state)
     told(folder, 1500 * kib, 4000 * kib);
     put(folder, "sys/fs/cgroup/system.slice/a.service/memory.high", "3072000\n");
     told(folder, 500 * kib, 3000 * kib);
-    put(folder, "sys/fs/cgroup/system.slice/memory.max", "2048000\n"); /* above it, and nothing of it is left */
+    put(folder, "sys/fs/cgroup/system.slice/memory.max", "2048000\n"); /* usage above the limit: nothing is left */
     put(folder, "sys/fs/cgroup/system.slice/memory.current", "2150400\n");
     told(folder, 0, 2000 * kib);
-    /* Version 1, in a container: the name is that outside, and the mount is the container's group. */
+    /* Version 1, in a container: /proc names the group as seen from outside, and the mount is the container's group. */
     put(folder, "proc/self/cgroup", "9:cpu,memory:/docker/0123\n0::/\n");
     told(folder, 5000 * kib, 8000 * kib);
     put(folder, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -154,11 +155,11 @@ static void round_trip(struct dev *dev)
     fill(sent, BYTES, 9);
     memcpy(expected, sent, BYTES);
     assert_int_equal(dev_upload_begin(dev, memory, sent, BYTES), 0);
-    memset(sent, 0xee, BYTES); /* the host's may change on return */
+    memset(sent, 0xee, BYTES); /* the host's copy may change on return */
     assert_int_equal(dev_upload_order(dev), 0);
     assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
     assert_memory_equal(got, expected, BYTES);
-    /* Nothing to do is done without an address. */
+    /* A length of 0 needs no address. */
     assert_int_equal(dev_upload(dev, NULL, NULL, 0), 0);
     assert_int_equal(dev_upload_begin(dev, NULL, NULL, 0), 0);
     assert_int_equal(dev_upload_order(dev), 0);
@@ -188,8 +189,8 @@ static void cpu_round_trip(void **state)
     dev_free(dev);
 }
 
-/* A request for too much memory is refused with both numbers; the caller's pointer is unchanged. */
-static void cpu_too_much(void **state)
+/* A request for too much memory is refused with an error that names both sizes; the caller's pointer is unchanged. */
+static void too_large_an_allocation_is_refused(void **state)
 {
     (void)state;
     struct dev *dev = open_cpu(1);
@@ -235,8 +236,8 @@ static void automatic(void **state)
     dev_free(dev);
 }
 
-/* There is no GPU 4711 anywhere. */
-static void no_such_gpu(void **state)
+/* No machine has a GPU 4711. */
+static void a_gpu_that_does_not_exist_is_refused(void **state)
 {
     (void)state;
     int own = 0;
@@ -250,10 +251,13 @@ static void no_such_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_reported),
-        cmocka_unit_test(cpu_round_trip),   cmocka_unit_test(memory_of_control_groups_counts),
-        cmocka_unit_test(cpu_too_much),     cmocka_unit_test(automatic),
-        cmocka_unit_test(no_such_gpu),
+        cmocka_unit_test(cpu_is_described),
+        cmocka_unit_test(cpu_memory_is_reported),
+        cmocka_unit_test(cpu_round_trip),
+        cmocka_unit_test(memory_of_control_groups_counts),
+        cmocka_unit_test(too_large_an_allocation_is_refused),
+        cmocka_unit_test(automatic),
+        cmocka_unit_test(a_gpu_that_does_not_exist_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

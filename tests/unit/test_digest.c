@@ -28,7 +28,7 @@ static void test_content(void **state)
                                  "yRZOtw8MjkM7iw7yZ/WkppmM44T3qg==:";
     assert_true(content_is(good, body));
     assert_false(content_is(good, "{\"hello\": \"World\"}\n"));
-    assert_true(content_is(strong, body));                        /* the strongest counts */
+    assert_true(content_is(strong, body));                        /* the strongest algorithm counts */
     assert_true(content_is("unixsum=30637, adler=:AAAA:", body)); /* unknown ones are ignored */
     assert_true(content_is(NULL, body));
 }

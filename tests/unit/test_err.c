@@ -15,7 +15,7 @@ static const char *quoted(const char *text)
     return err_last()->text;
 }
 
-static void readable_text_stays(void **state)
+static void readable_text_is_unchanged(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -31,25 +31,25 @@ static void control_characters_are_replaced(void **state)
         {"a\nb\tc\x7f", "a?b?c?"},    /* control characters */
         {"\x1b[31m", "?[31m"},        /* one that terminals act on */
         {"\xc2\x85", "??"},           /* and one of the second set */
-        {"\xff\xfe", "??"},           /* never in UTF-8 */
-        {"\xc0\xaf", "??"},           /* longer than it need be */
-        {"\xe0\x82\x80", "???"},      /* this, too */
-        {"\xf0\x82\x82\xac", "????"}, /* and this */
-        {"\xed\xa0\x80", "???"},      /* half of a pair */
-        {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
-        {"\xe2\x80\xae", "???"},      /* turns the text around */
-        {"\xd8\x9c", "??"},           /* so does the Arabic letter mark */
+        {"\xff\xfe", "??"},           /* never valid in UTF-8 */
+        {"\xc0\xaf", "??"},           /* an overlong encoding */
+        {"\xe0\x82\x80", "???"},      /* another */
+        {"\xf0\x82\x82\xac", "????"}, /* and another */
+        {"\xed\xa0\x80", "???"},      /* half of a surrogate pair */
+        {"\xf4\x90\x80\x80", "????"}, /* beyond the last code point */
+        {"\xe2\x80\xae", "???"},      /* reverses text (right-to-left override) */
+        {"\xd8\x9c", "??"},           /* Arabic letter mark */
         {"\xef\xbb\xbf", "???"},      /* byte order mark */
-        {"x\xe2\x82", "x??"},         /* cut within a character */
+        {"x\xe2\x82", "x??"},         /* cut inside a character */
         {"\xe2\x82"
          "\xc3\xa9",
-         "??\xc3\xa9"}, /* before another */
+         "??\xc3\xa9"}, /* cut before another character */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_string_equal(quoted(bad[i][0]), bad[i][1]);
 }
 
-static void a_sentence_cut_at_its_place_ends_with_a_character(void **state)
+static void a_truncated_sentence_ends_with_a_whole_character(void **state)
 {
     (void)state;
     char text[sizeof err_last()->text + 1];
@@ -59,7 +59,7 @@ static void a_sentence_cut_at_its_place_ends_with_a_character(void **state)
     assert_string_equal(last, "?");
 }
 
-static void copies_and_prefixes_are_held_to_the_same(void **state)
+static void copies_and_prefixes_replace_the_same_characters(void **state)
 {
     (void)state;
     struct err failure = {.code = ERR_IO, .text = "one\ntwo"};
@@ -84,10 +84,10 @@ static void no_memory_has_one_wording(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readable_text_stays),
+        cmocka_unit_test(readable_text_is_unchanged),
         cmocka_unit_test(control_characters_are_replaced),
-        cmocka_unit_test(a_sentence_cut_at_its_place_ends_with_a_character),
-        cmocka_unit_test(copies_and_prefixes_are_held_to_the_same),
+        cmocka_unit_test(a_truncated_sentence_ends_with_a_whole_character),
+        cmocka_unit_test(copies_and_prefixes_replace_the_same_characters),
         cmocka_unit_test(no_memory_has_one_wording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void add(struct feed *feed, int i, const char *client, int to)
     feed_add(feed, id, client, to);
 }
 
-static void changes_come_in_order_to_whom_they_concern(void **state)
+static void clients_get_their_own_changes_in_order(void **state)
 {
     struct feed *feed = ((struct fixture *)*state)->feed;
     struct feed_entry entry;
@@ -63,7 +63,7 @@ static void changes_come_in_order_to_whom_they_concern(void **state)
     assert_int_equal(entry.number, 3);
 }
 
-static void of_a_job_only_the_newest_change_is_told(void **state)
+static void only_a_jobs_newest_change_is_delivered(void **state)
 {
     struct feed *feed = ((struct fixture *)*state)->feed;
     struct feed_entry entry;
@@ -78,7 +78,7 @@ static void of_a_job_only_the_newest_change_is_told(void **state)
     assert_int_equal(feed_next(feed, 4, NULL, &entry), FEED_END);
 }
 
-static void deliveries_are_told_beside_the_state_of_their_job(void **state)
+static void changes_of_deliveries_are_reported_beside_those_of_the_job(void **state)
 {
     struct feed *feed = ((struct fixture *)*state)->feed;
     struct feed_entry entry;
@@ -86,18 +86,18 @@ static void deliveries_are_told_beside_the_state_of_their_job(void **state)
     snprintf(id, sizeof id, "%026d", 1);
     feed_add_deliveries(feed, id, "one");
     add(feed, 1, "one", JOB_FAILED);
-    feed_add_deliveries(feed, id, "one"); /* in the place of the first */
+    feed_add_deliveries(feed, id, "one"); /* replaces the first */
     assert_int_equal(feed_next(feed, 0, "one", &entry), FEED_NEXT);
     assert_true(entry.number == 2 && entry.what == FEED_JOB);
     assert_int_equal(feed_next(feed, 2, "two", &entry), FEED_END);
     assert_int_equal(feed_next(feed, 2, "one", &entry), FEED_NEXT);
     assert_true(entry.number == 3 && entry.what == FEED_DELIVERIES);
-    add(feed, 1, "one", -1); /* what is removed has no deliveries */
+    add(feed, 1, "one", -1); /* a removed job has no deliveries */
     assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
     assert_true(entry.number == 4 && entry.what == FEED_REMOVED);
 }
 
-static void what_left_the_ring_is_told_as_lost(void **state)
+static void changes_that_left_the_ring_are_reported_as_lost(void **state)
 {
     struct feed *feed = ((struct fixture *)*state)->feed;
     struct feed_entry entry;
@@ -107,12 +107,12 @@ static void what_left_the_ring_is_told_as_lost(void **state)
     assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
     assert_string_equal(entry.text, "first");
     free(entry.text);
-    add(feed, FEED_ENTRIES + 1, "one", JOB_RUNNING); /* takes the place of the first */
+    add(feed, FEED_ENTRIES + 1, "one", JOB_RUNNING); /* overwrites the first */
     assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_LOST);
     assert_int_equal(entry.number, FEED_ENTRIES + 1);
     assert_int_equal(feed_next(feed, 1, NULL, &entry), FEED_NEXT);
     assert_true(entry.number == 2 && atoi(entry.id) == 2);
-    feed_keep(feed, 1, "late"); /* of a change that is no more: not of the one in its place */
+    feed_keep(feed, 1, "late"); /* text for a change that was overwritten: it must not be stored for the new one */
     assert_int_equal(feed_next(feed, FEED_ENTRIES, NULL, &entry), FEED_NEXT);
     assert_null(entry.text);
     feed_keep(feed, FEED_ENTRIES + 1, "new");
@@ -122,7 +122,7 @@ static void what_left_the_ring_is_told_as_lost(void **state)
     free(entry.text);
 }
 
-static void readers_are_limited_for_each_client_and_in_all(void **state)
+static void readers_are_limited_per_client_and_in_total(void **state)
 {
     struct feed *feed = ((struct fixture *)*state)->feed;
     assert_int_equal(feed_join(feed, "one"), 0);
@@ -139,7 +139,7 @@ static void readers_are_limited_for_each_client_and_in_all(void **state)
     assert_int_equal(feed_readers(feed), 0);
 }
 
-static void no_two_feeds_have_one_name(void **state)
+static void feeds_have_different_names(void **state)
 {
     struct fixture *f = *state;
     struct feed *other;
@@ -154,12 +154,12 @@ static void no_two_feeds_have_one_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_FEED(changes_come_in_order_to_whom_they_concern),
-        WITH_FEED(of_a_job_only_the_newest_change_is_told),
-        WITH_FEED(deliveries_are_told_beside_the_state_of_their_job),
-        WITH_FEED(what_left_the_ring_is_told_as_lost),
-        WITH_FEED(readers_are_limited_for_each_client_and_in_all),
-        WITH_FEED(no_two_feeds_have_one_name),
+        WITH_FEED(clients_get_their_own_changes_in_order),
+        WITH_FEED(only_a_jobs_newest_change_is_delivered),
+        WITH_FEED(changes_of_deliveries_are_reported_beside_those_of_the_job),
+        WITH_FEED(changes_that_left_the_ring_are_reported_as_lost),
+        WITH_FEED(readers_are_limited_per_client_and_in_total),
+        WITH_FEED(feeds_have_different_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

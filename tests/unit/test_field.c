@@ -7,9 +7,9 @@
 
 enum { NX = 14, NY = 12, PIXELS = NX * NY, READOUTS = 20, SAMPLES = 40, ALL = READOUTS * SAMPLES };
 
-static const double DWELL_US = 200; /* 8 ms a readout */
+static const double DWELL_US = 200; /* 8 ms per readout */
 
-/* -60 .. 190 Hz, smooth, and 0 in a corner as outside of an object: two cycles during a readout. */
+/* A smooth field of -60 .. 190 Hz, two cycles during a readout, and 0 in a corner, as outside an object. */
 static void field_fill(float field[PIXELS])
 {
     for (int y = 0; y < NY; y++)
@@ -34,7 +34,7 @@ static double complex wave(const struct flat *flat, int r, int s, int pixel, dou
     return cexp(2 * M_PI * I * (k[0] * x + k[1] * y + (double)flat->field[pixel] * seconds));
 }
 
-static void segments_are_as_near_as_they_say(void **state)
+static void segments_meet_their_tolerance(void **state)
 {
     (void)state;
     static struct spectrum spectrum, differences;
@@ -54,7 +54,7 @@ static void segments_are_as_near_as_they_say(void **state)
                 double squares = 0;
                 segments_at(&segments, t, b);
                 for (int l = 0; d && l < segments.count; l++)
-                    b[l] = creal(b[l]); /* as the normal operator takes them */
+                    b[l] = creal(b[l]); /* the normal operator uses the real part */
                 for (int i = 0; i < 999; i++) {
                     const double f = d ? (double)hz[i] - (double)hz[(i * 7 + 3) % 1000] : (double)hz[i];
                     double complex sum = 0;
@@ -62,14 +62,14 @@ static void segments_are_as_near_as_they_say(void **state)
                         sum += b[l] * cexp(-2 * M_PI * I * f * (segments.from + l * segments.step));
                     squares += pow(cabs(sum - cexp(-2 * M_PI * I * f * t)), 2);
                 }
-                /* Frequencies between the histogram's, and times between those that were tried. */
+                /* Frequencies between those of the histogram, at times other than those that the fit used. */
                 if (sqrt(squares / 999) > 1.5 * tolerance)
-                    fail_msg("error %g at t = %g, asked for %g", sqrt(squares / 999), t, tolerance);
+                    fail_msg("error %g at t = %g, allowed %g", sqrt(squares / 999), t, tolerance);
             }
         }
 }
 
-/* Each coil's image, to the tolerance of gridding and segments; the same with the times as an array. */
+/* Each coil's image, within the tolerances of gridding and segments; the same with the times given as an array. */
 static void conjugate_phase_is_the_double_sum(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void conjugate_phase_is_the_double_sum(void **state)
     flat_free(&flat);
 }
 
-/* A job as far as field.h reads it. */
+/* A job, with only the members that field.h reads. */
 static void job_open(struct recon_job *job, struct flat *flat, struct job_request *request, struct param_values *values)
 {
     param_values_init(kind_find("recon"), values);
@@ -150,8 +150,8 @@ static double complex at(const struct c32 *v, int i)
     return v[i].re + I * v[i].im;
 }
 
-/* With a tolerance of 1e-4: N x against A' W A x by double sums, within the plan's error and the segments'; N is
- * Hermitian to float32; the plan has its weights again. */
+/* With a tolerance of 1e-4: N x equals A' W A x by double sums within the errors of the plan and the segments, N is
+ * Hermitian to float32 rounding, and the plan's weights are restored afterwards. */
 static void normal_operator_is_the_double_sum(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void normal_operator_is_the_double_sum(void **state)
     for (int p = 0; p < PIXELS; p++)
         right += conj(at(r, p)) * at(x, p);
     assert_true(cabs(left - right) < 1e-5 * cabs(left) + 1e-6 * sqrt(norm));
-    /* The adjoint of one sample of 1 tells its weight. */
+    /* The adjoint of one sample of value 1 gives its weight. */
     assert_int_equal(dev_alloc(dev, ALL * sizeof *data, (void **)&data), 0);
     memset(data, 0, ALL * sizeof *data);
     data[7].re = 1;
@@ -234,8 +234,9 @@ static void normal_operator_is_the_double_sum(void **state)
     flat_free(&flat);
 }
 
-/* Where all samples are taken at one time t, a field turns each pixel by its own angle: every method's image is turned
- * by exp(-2 pi i f t) from that with the field map. Methods that compare pixels have no such law in space. */
+/* If all samples are taken at the same time t, a field only rotates each pixel's phase: every method's image without
+ * the field map is that with it, times exp(-2 pi i f t). This does not hold for methods that compare pixels in
+ * space. */
 static void every_method_uses_the_field(void **state)
 {
     (void)state;
@@ -251,8 +252,7 @@ static void every_method_uses_the_field(void **state)
     for (int s = 0; s < SAMPLES; s++)
         times[s] = (float)seconds;
     flat_init(&flat, NX, NY, 1);
-    for (int r = 0; r < READOUTS;
-         r++) /* all of k-space: an image is not limited to a part of it, which is no such law */
+    for (int r = 0; r < READOUTS; r++) /* all of k-space: the rule does not hold for an image limited to a part of it */
         random_readout(&flat, SAMPLES, 1, 2, 2);
     flat.header.map_coils = 1;
     flat.maps = maps;
@@ -276,8 +276,8 @@ static void every_method_uses_the_field(void **state)
             difference += pow(cabs(turned - (a[0] + I * a[1])), 2);
             norm += pow(cabs(a[0] + I * a[1]), 2);
         }
-        /* float32; a series' steps follow from an eigenvalue that fifteen steps of the power method, from one vector,
-         * estimate to some per cent. Without the field, images differ by about 1. */
+        /* float32 rounding; for a series, the step size follows from an eigenvalue that fifteen steps of the power
+         * method estimate to a few per cent. Without the field the images differ by about 1. */
         if (!(sqrt(difference / norm) < (i < 2 ? 1e-4 : 5e-2)))
             fail_msg("%s: the image with a field map differs by %g", methods[i], sqrt(difference / norm));
         drop(&with);
@@ -429,7 +429,7 @@ static void a_field_without_effect_changes_nothing(void **state)
     flat_free(&flat);
 }
 
-static void bad_maps_are_told(void **state)
+static void bad_field_maps_are_refused(void **state)
 {
     (void)state;
     static float hz[PIXELS];
@@ -457,7 +457,7 @@ static void bad_maps_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(segments_are_as_near_as_they_say, random_reset),
+        cmocka_unit_test_setup(segments_meet_their_tolerance, random_reset),
         cmocka_unit_test_setup(conjugate_phase_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(normal_operator_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(every_method_uses_the_field, random_reset),
@@ -465,7 +465,7 @@ int main(void)
         cmocka_unit_test_setup(slices_are_solved_with_their_own_maps, random_reset),
         cmocka_unit_test_setup(other_numbers_of_maps_are_refused, random_reset),
         cmocka_unit_test_setup(a_field_without_effect_changes_nothing, random_reset),
-        cmocka_unit_test_setup(bad_maps_are_told, random_reset),
+        cmocka_unit_test_setup(bad_field_maps_are_refused, random_reset),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

@@ -1,16 +1,16 @@
-/* Streams that are decoded while they arrive, by the real mrirecon-codec: the same scan as of the complete file, the
- * same complaints, and an end when nobody waits any more. The file grows while the decoder is asked whether to go on,
- * so it has always begun before its input is complete. */
+/* Streams that are decoded while they arrive, by the real mrirecon-codec: the same scan and the same errors as for the
+ * complete file, and an end when the job is canceled. The file grows whenever the decoder asks whether to continue, so
+ * decoding always begins before the input is complete. */
 #include "tests/unit/decode_fixture.h"
 
 #include <stdatomic.h>
 
-/* A file that grows by a piece each time. */
+/* A file that grows by one piece at a time. */
 struct growing {
     int fd;
     const char *content;
     size_t bytes, written, piece;
-    int looks, stop_at; /* stop_at: the look at which the job is canceled; 0: none */
+    int looks, stop_at; /* stop_at: the call at which the job is canceled; 0: none */
     atomic_bool arriving;
 };
 
@@ -24,7 +24,8 @@ static int grow(void *context)
     return ++g->looks == g->stop_at;
 }
 
-/* Decode `content` while it arrives in `pieces`; the first two bytes, by which the format is told, are there. */
+/* Decode `content` while it arrives in `pieces`. The first two bytes, which identify the format, are there from the
+ * start. */
 static int follow(const struct place *p, struct scan *scan, const char *content, size_t bytes, size_t pieces,
                   int stop_at, uint64_t most)
 {
@@ -56,7 +57,7 @@ static void scans_are_equal(const struct scan *a, const struct scan *b)
     }
 }
 
-static void a_stream_that_arrives_is_the_same_scan(void **state)
+static void a_stream_that_arrives_gives_the_same_scan(void **state)
 {
     const struct place *p = *state;
     static const char *const names[] = {"stream", "stream_texts"};
@@ -76,7 +77,7 @@ static void a_stream_that_arrives_is_the_same_scan(void **state)
         }
 }
 
-static void what_is_wrong_with_it_is_told_as_of_a_complete_file(void **state)
+static void errors_are_those_of_the_complete_file(void **state)
 {
     const struct place *p = *state;
     struct scan scan = {0};
@@ -94,13 +95,13 @@ static void what_is_wrong_with_it_is_told_as_of_a_complete_file(void **state)
     free(content);
 }
 
-static void one_that_does_not_end_ends_with_its_job(void **state)
+static void a_stream_that_does_not_end_stops_with_its_job(void **state)
 {
     const struct place *p = *state;
     struct scan scan = {0};
     size_t bytes;
     char *content = read_file(p, "stream", &bytes);
-    /* Without CLOSE, which is its last two bytes. */
+    /* Without CLOSE, its last two bytes. */
     assert_int_equal(follow(p, &scan, content, bytes - 2, 1, 3, roomy.bytes), ERR_CANCELED);
     free(content);
 }
@@ -108,9 +109,9 @@ static void one_that_does_not_end_ends_with_its_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_that_arrives_is_the_same_scan),
-        cmocka_unit_test(what_is_wrong_with_it_is_told_as_of_a_complete_file),
-        cmocka_unit_test(one_that_does_not_end_ends_with_its_job),
+        cmocka_unit_test(a_stream_that_arrives_gives_the_same_scan),
+        cmocka_unit_test(errors_are_those_of_the_complete_file),
+        cmocka_unit_test(a_stream_that_does_not_end_stops_with_its_job),
     };
     return cmocka_run_group_tests_name("follow", tests, setup, teardown);
 }

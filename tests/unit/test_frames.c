@@ -14,7 +14,7 @@ static uint64_t flag(int n)
     return UINT64_C(1) << (n - 1);
 }
 
-static void the_nine_flags_are_no_image_data(void **state)
+static void readouts_with_the_nine_flags_are_not_image_data(void **state)
 {
     (void)state;
     static const int none[] = {SCAN_NOISE,      SCAN_PARALLEL_CALIBRATION, SCAN_NAVIGATION,
@@ -35,7 +35,7 @@ static void the_nine_flags_are_no_image_data(void **state)
     assert_int_equal(frames_ignore(flag(SCAN_CALIBRATION_AND_IMAGING) | flag(SCAN_NAVIGATION)), FRAMES_NAVIGATION);
 }
 
-/* Repetitions, slices and averages, arriving interleaved: 2 x 3 x 2, two readouts each. */
+/* Repetitions, slices and averages, interleaved: 2 x 3 x 2, two readouts each. */
 static void flat_interleaved(struct flat *flat)
 {
     flat_init(flat, 16, 16, 1);
@@ -146,8 +146,8 @@ static void scans_without_images_are_refused(void **state)
 
 /* ---- series divided in time ---- */
 
-/* `count` readouts of two slices in turn, each its own repetition, at times 0, 2, 4, .. with a pause of 100 before
- * readout `pause`. */
+/* `count` readouts of two alternating slices, each readout its own repetition, at times 0, 2, 4, .. with a pause of 100
+ * before readout `pause`. */
 static void flat_series(struct flat *flat, unsigned count, unsigned pause)
 {
     flat_init(flat, 16, 16, 1);
@@ -160,7 +160,7 @@ static void flat_series(struct flat *flat, unsigned count, unsigned pause)
         }
 }
 
-/* Frame f is the readouts from `first`, `count` of them, of a slice's own series. */
+/* Frame f consists of `count` readouts from `first` on, counted in its slice's own series. */
 static void frame_is(const struct flat *flat, const struct frames *frames, size_t f, unsigned first, unsigned count)
 {
     const struct frame *frame = &frames->frame[f];
@@ -199,7 +199,7 @@ static void a_series_is_divided_by_count(void **state)
         &flat, (struct frames_division){.images = 11, .window = 1}, 11, 0,
         (const unsigned[][2]){{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}, {9, 1}, {10, 1}});
     divided(&flat, (struct frames_division){.readouts = 4, .window = 1}, 2, 6, (const unsigned[][2]){{0, 4}, {4, 4}});
-    /* Windows share readouts, are moved at the ends, and are never wider than the series. */
+    /* Windows overlap, are shifted inwards at the ends, and are never wider than the series. */
     divided(&flat, (struct frames_division){.readouts = 2, .window = 2}, 5, 0,
             (const unsigned[][2]){{0, 4}, {1, 4}, {3, 4}, {5, 4}, {7, 4}});
     divided(&flat, (struct frames_division){.images = 2, .window = 50}, 2, 0, (const unsigned[][2]){{0, 11}, {0, 11}});
@@ -211,7 +211,7 @@ static void a_series_is_divided_by_time(void **state)
     (void)state;
     struct flat flat;
     struct frames *frames = NULL;
-    /* Times 0, 2, .. 10, then 112, .. 118: of two halves of 65.6, the first has six readouts. */
+    /* Times 0, 2, .. 10, then 112, .. 118: two windows of 65.6, of which the first has six readouts. */
     flat_series(&flat, 10, 6);
     struct frames_division division = {.images = 2, .by_time = true, .window = 1};
     divided(&flat, division, 2, 0, (const unsigned[][2]){{0, 6}, {6, 4}});
@@ -251,7 +251,7 @@ int main(void)
         cmocka_unit_test(a_series_is_divided_by_count),
         cmocka_unit_test(a_series_is_divided_by_time),
         cmocka_unit_test(divisions_that_leave_an_image_empty_are_refused),
-        cmocka_unit_test(the_nine_flags_are_no_image_data),
+        cmocka_unit_test(readouts_with_the_nine_flags_are_not_image_data),
         cmocka_unit_test(every_repetition_and_slice_is_an_image),
         cmocka_unit_test(readouts_left_out_are_counted),
         cmocka_unit_test(scans_without_images_are_refused),

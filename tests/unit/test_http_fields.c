@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-static void a_coding_has_the_weight_that_it_is_named_with(void **state)
+static void a_coding_has_the_weight_of_its_element(void **state)
 {
     (void)state;
     static const struct {
@@ -20,7 +20,7 @@ static void a_coding_has_the_weight_that_it_is_named_with(void **state)
         {"gzip;q=0.5,br;q=0.25", 500, 250},
         {"gzip ; q=0.123", 123, 0},
         {"gzip;Q=1.000", 1000, 0},
-        {"gzip;q=1.5", 1000, 0}, /* more than 1 there is not */
+        {"gzip;q=1.5", 1000, 0}, /* weights above 1 are 1 */
         {"*;q=0.3", 300, 300},
         {"*, gzip;q=0", 0, 1000},
         {"gzip;q=0, *", 0, 1000},
@@ -41,7 +41,7 @@ static void a_coding_has_the_weight_that_it_is_named_with(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_coding_has_the_weight_that_it_is_named_with),
+        cmocka_unit_test(a_coding_has_the_weight_of_its_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static int two_take(void *context, const char *name, const char *value)
     return ++*taken < 2 ? 0 : ERR_BAD_PARAMETER;
 }
 
-static void a_query_is_handed_on_until_something_fails(void **state)
+static void a_query_is_parsed_until_a_parameter_is_refused(void **state)
 {
     (void)state;
     int taken = 0;
@@ -243,7 +243,7 @@ static void queries_are_checked(void **state)
     assert_int_equal(query_check(many), ERR_BAD_REQUEST);
 }
 
-static void hosts_are_known(void **state)
+static void hosts_are_compared_with_the_list(void **state)
 {
     (void)state;
     static const char *const own[] = {"localhost", "LocalHost:8080", "127.0.0.1",  "127.0.0.1:1",    "127.9.8.7",
@@ -266,7 +266,7 @@ static void hosts_are_known(void **state)
                                         "localhost.."};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!host_is_known(own[i], "", true))
-            fail_msg("%s is not known", own[i]);
+            fail_msg("%s is not accepted", own[i]);
         assert_false(host_is_known(own[i], "recon.example", true));
     }
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
@@ -310,7 +310,7 @@ static void targets_are_split(void **state)
 {
     (void)state;
     static const struct {
-        const char *target, *host, *path, *query; /* path NULL: refused */
+        const char *target, *host, *path, *query; /* path NULL: the target is refused */
     } table[] = {
         {"/", NULL, "/", ""},
         {"/v1/jobs?a=b?c", NULL, "/v1/jobs", "a=b?c"},
@@ -368,7 +368,7 @@ static void numbers_are_whole(void **state)
         assert_int_equal(number_parse(none[i]), -1);
 }
 
-static void times_are_ages_or_of_utc(void **state)
+static void times_are_ages_or_utc_timestamps(void **state)
 {
     (void)state;
     const int64_t now = 1800000000000, day = 86400000;
@@ -382,10 +382,10 @@ static void times_are_ages_or_of_utc(void **state)
         assert_int_equal(time, now - 1000 * ages[i].seconds);
     }
     assert_true(since_parse("999999999d", now, &time));
-    assert_int_equal(time, 1); /* not 0, which is any time */
+    assert_int_equal(time, 1); /* not 0, which means any time */
     static const struct {
         const char *text;
-        int64_t time; /* ms of the day */
+        int64_t time; /* ms within the day */
     } times[] = {{"2026-11-22", 0},
                  {"2026-11-22T03:04Z", 11040000},
                  {"2026-11-22T03:04:05Z", 11045000},
@@ -393,7 +393,7 @@ static void times_are_ages_or_of_utc(void **state)
                  {"2026-11-22T03:04:05.123456789Z", 11045123}};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         assert_true(since_parse(times[i].text, now, &time));
-        assert_int_equal(time, 20779 * day + times[i].time); /* date -d 2026-11-22 +%s, by days */
+        assert_int_equal(time, 20779 * day + times[i].time); /* date -d 2026-11-22 +%s, in days */
     }
     static const char *const none[] = {"",
                                        "h",
@@ -427,7 +427,7 @@ static void times_are_ages_or_of_utc(void **state)
             fail_msg("\"%s\" is a time", none[i]);
 }
 
-static void a_text_becomes_a_string_of_a_header(void **state)
+static void text_becomes_a_quoted_header_string(void **state)
 {
     (void)state;
     static const struct {
@@ -456,7 +456,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queries_are_decoded),
         cmocka_unit_test(broken_queries_are_refused),
-        cmocka_unit_test(a_query_is_handed_on_until_something_fails),
+        cmocka_unit_test(a_query_is_parsed_until_a_parameter_is_refused),
         cmocka_unit_test(paths_are_split),
         cmocka_unit_test(prefer_is_read),
         cmocka_unit_test(accept_is_weighed),
@@ -464,13 +464,13 @@ int main(void)
         cmocka_unit_test(etags_are_compared),
         cmocka_unit_test(addresses_are_split),
         cmocka_unit_test(queries_are_checked),
-        cmocka_unit_test(hosts_are_known),
+        cmocka_unit_test(hosts_are_compared_with_the_list),
         cmocka_unit_test(origins_are_hosts),
         cmocka_unit_test(preferences_without_a_value),
         cmocka_unit_test(numbers_are_whole),
-        cmocka_unit_test(times_are_ages_or_of_utc),
+        cmocka_unit_test(times_are_ages_or_utc_timestamps),
         cmocka_unit_test(targets_are_split),
-        cmocka_unit_test(a_text_becomes_a_string_of_a_header),
+        cmocka_unit_test(text_becomes_a_quoted_header_string),
         cmocka_unit_test(tokens_have_no_separators),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);

@@ -29,11 +29,11 @@ static void a_key_is_claimed_once_by_a_client(void **state)
     struct idempotency first, second, other, last;
     assert_int_equal(idempotency_begin(&first, keys, "a", "k"), 0);
     assert_int_equal(idempotency_begin(&second, keys, "a", "k"), ERR_KEY_IN_USE);
-    assert_int_equal(idempotency_begin(&second, keys, "a", "\"k\""), ERR_KEY_IN_USE); /* without the quotes */
+    assert_int_equal(idempotency_begin(&second, keys, "a", "\"k\""), ERR_KEY_IN_USE); /* with quotes */
     assert_int_equal(idempotency_begin(&other, keys, "b", "k"), 0);
     assert_int_equal(idempotency_begin(&last, keys, "a", "l"), 0);
-    idempotency_end(&second); /* it has none */
-    idempotency_end(&other);  /* in the middle of the list */
+    idempotency_end(&second); /* it holds no claim */
+    idempotency_end(&other);  /* from the middle of the list */
     idempotency_end(&first);
     idempotency_end(&first); /* a second call is harmless */
     assert_int_equal(idempotency_begin(&second, keys, "a", "k"), 0);

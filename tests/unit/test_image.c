@@ -33,7 +33,7 @@ static void npy_is_c_order(void **state)
     image_series_free(series);
 }
 
-/* The shape in the header, and the number that value_at() gave the first pixel of a place. */
+/* The shape must be in the header, and the value at `pixel` must be that of value_at(). */
 static void npy_look(const struct image_series *series, const char *shape, size_t pixel, float expected)
 {
     char text[512] = "";
@@ -50,7 +50,7 @@ static void npy_look(const struct image_series *series, const char *shape, size_
     close(fd);
 }
 
-/* [frame][channel][slice or z][y][x], in the order of the counters whatever the order of the images. */
+/* Axes are [frame][channel][slice or z][y][x], in the order of the counters, for any order of the images. */
 static void npy_keeps_frames_and_slices_apart(void **state)
 {
     (void)state;
@@ -62,11 +62,11 @@ static void npy_keeps_frames_and_slices_apart(void **state)
     /* Frame 1, channel 1, slice 2, y 3, x 4: the third image of the first three. */
     npy_look(series, "'shape': (2, 2, 3, 4, 5)", (((1 * 2 + 1) * 3 + 2) * 4 + 3) * 5 + 4, value_at(2, 1, 0, 3, 4));
     npy_look(series, "'shape': (2, 2, 3, 4, 5)", 0, value_at(3, 0, 0, 0, 0));
-    /* A slice that is another's in the second frame: every image is a frame of its own. */
+    /* A slice number that occurs only in the second frame: every image becomes a frame of its own. */
     series->info[5].slice = 7;
     npy_look(series, "'shape': (6, 2, 1, 4, 5)", (size_t)3 * 2 * 20, value_at(0, 0, 0, 0, 0));
     image_series_free(series);
-    /* Slabs: z of the one after z of the other. */
+    /* Slabs: the z planes of one follow those of the other. */
     series = series_make(2, 2, 5, 4, 3, false);
     series->info[1].repetition = 0;
     series->info[1].slice = 1;
@@ -127,7 +127,7 @@ static void h5_is_read_by_libismrmrd(void **state)
     }
 }
 
-static void phases_stay_phases(void **state)
+static void phase_images_keep_their_range(void **state)
 {
     (void)state;
     char path[96];
@@ -160,7 +160,7 @@ static void phases_stay_phases(void **state)
     unlink(path);
 }
 
-static void a_file_that_is_no_image_is_refused(void **state)
+static void unknown_image_formats_are_refused(void **state)
 {
     (void)state;
     char path[96];
@@ -194,8 +194,8 @@ static void a_full_disk_is_reported_as_one(void **state)
     image_series_free(series);
 }
 
-/* Incompressible values, also in shapes whose frame or head outweighs them. */
-static void no_form_takes_more_than_its_most(void **state)
+/* Incompressible values, also in shapes whose frame or header outweighs them. */
+static void no_format_exceeds_its_size_estimate(void **state)
 {
     (void)state;
     static const size_t shapes[][5] = {
@@ -210,16 +210,16 @@ static void no_form_takes_more_than_its_most(void **state)
             size_t values = n[0] * n[1] * n[2] * n[3] * n[4] * (complex_valued ? 2 : 1), most = 0;
             for (size_t v = 0; v < values; v++)
                 series->data[v] = (float)((random = random * 1664525 + 1013904223) >> 8);
-            for (int c = 0; c < 2; c++) /* pixels that a picture stretches as far as it does */
+            for (int c = 0; c < 2; c++) /* pixels so elongated that a picture stretches them by its limit */
                 series->info[0].fov_mm[c] = (size_t)c == i % 2 ? 20 * (float)n[2 + c] : (float)n[2 + c];
             for (int format = 0; format < IMAGE_FORMATS; format++) {
                 assert_true(image_file_most(series, (enum image_format)format, strlen(series->xml), &most));
                 int fd = memfd_create("most", MFD_CLOEXEC);
                 int rc = image_write(series, (enum image_format)format, fd);
                 if (rc == 0 && (size_t)lseek(fd, 0, SEEK_END) > most)
-                    fail_msg("shape %zu as %s: %zu bytes, %zu at most", i, image_format_name((enum image_format)format),
-                             (size_t)lseek(fd, 0, SEEK_END), most);
-                assert_true(rc == 0 || format == IMAGE_NIFTI); /* which does not accept every series */
+                    fail_msg("shape %zu as %s: %zu bytes, estimated at most %zu", i,
+                             image_format_name((enum image_format)format), (size_t)lseek(fd, 0, SEEK_END), most);
+                assert_true(rc == 0 || format == IMAGE_NIFTI); /* NIfTI does not accept every series */
                 close(fd);
             }
             image_series_free(series);
@@ -254,10 +254,10 @@ int main(void)
         cmocka_unit_test(npy_is_c_order),
         cmocka_unit_test(npy_keeps_frames_and_slices_apart),
         cmocka_unit_test(h5_is_read_by_libismrmrd),
-        cmocka_unit_test(phases_stay_phases),
-        cmocka_unit_test(a_file_that_is_no_image_is_refused),
+        cmocka_unit_test(phase_images_keep_their_range),
+        cmocka_unit_test(unknown_image_formats_are_refused),
         cmocka_unit_test(a_full_disk_is_reported_as_one),
-        cmocka_unit_test(no_form_takes_more_than_its_most),
+        cmocka_unit_test(no_format_exceeds_its_size_estimate),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),
         cmocka_unit_test(a_series_too_large_for_size_t_is_refused),
     };

@@ -1,4 +1,4 @@
-/* Images as an MRD version 1 stream, read message by message as a client of Gadgetron's or FIRE's protocol does. */
+/* Images as an MRD version 1 stream, read message by message, as clients of the Gadgetron and FIRE protocols do. */
 #include "tests/unit/image_fixture.h"
 
 #include <ismrmrd/ismrmrd.h>
@@ -48,7 +48,7 @@ static ISMRMRD_ImageHeader head_of(struct written *file)
     return head;
 }
 
-/* The scan's header, then every image with its own head and pixels, then the end. */
+/* The scan's header, then every image with its own head and pixels, then the closing message. */
 static void a_series_of_real_images(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void too_many_images(void **state)
 {
     (void)state;
     struct image_series *series = series_make(1, 1, 1, 1, 1, false);
-    series->count = 65536; /* not looked at */
+    series->count = 65536; /* not read */
     int fd = memfd_create("image", 0);
     assert_int_equal(image_write(series, IMAGE_MRD, fd), ERR_LIMIT);
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);

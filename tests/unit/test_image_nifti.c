@@ -1,11 +1,11 @@
-/* NIfTI files, read back with libnifti: places of pixels, times, brightness, refused series. */
+/* NIfTI files, read back with libnifti: positions of pixels, times, brightness, refused series. */
 #include "recon/image/image_leaf.h"
 #include "tests/unit/image_fixture.h"
 
 #include <nifti1_io.h>
 
-/* The position of a pixel by the affine, RAS mm. float32 numbers below 200 mm through three products: an error of some
- * 1e-4 mm. */
+/* The position of a pixel by the affine, in RAS mm. Three products of float32 numbers below 200 mm err by about 1e-4
+ * mm. */
 #define MILLIMETRES 1e-3
 
 static void expect_place(mat44 m, const double pixel[3], const double ras[3])
@@ -29,7 +29,7 @@ static void place_lps(const struct image_info *info, const size_t n[3], const do
             (pixel[2] - floor((double)n[2] / 2)) * (double)info->fov_mm[2] / (double)n[2] * (double)info->slice_dir[i];
 }
 
-static void nifti_puts_points_where_the_scanner_saw_them(void **state)
+static void nifti_places_points_at_their_scanner_coordinates(void **state)
 {
     (void)state;
     for (int mirrored = 0; mirrored < 2; mirrored++) {
@@ -68,7 +68,7 @@ static void nifti_puts_points_where_the_scanner_saw_them(void **state)
     }
 }
 
-/* Half turns: the quaternion's other branches. */
+/* Half turns use the quaternion's other branches. */
 static void nifti_qform_holds_for_half_turns(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void nifti_qform_holds_for_half_turns(void **state)
     }
 }
 
-/* Two repetitions of four slices, listed backwards and 10 mm apart though each is 3 mm thick. */
+/* Two repetitions of four slices, listed backwards, 10 mm apart and 3 mm thick. */
 static void nifti_stacks_slices_at_their_spacing(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void nifti_stacks_slices_at_their_spacing(void **state)
     assert_int_equal(image->datatype, DT_COMPLEX64);
     assert_true(fabsf(image->dz - 10) < 1e-4f);
     for (size_t slice = 0; slice < 4; slice++) {
-        size_t index = 4 + (3 - slice); /* of repetition 1 */
+        size_t index = 4 + (3 - slice); /* in repetition 1 */
         double lps[3];
         place_lps(&series->info[index], series->size, (const double[]){1, 3, 0}, lps);
         expect_place(image->sto_xyz, (const double[]){1, 3, (double)slice}, (const double[]){-lps[0], -lps[1], lps[2]});
@@ -136,7 +136,7 @@ static void nifti_stacks_slices_at_their_spacing(void **state)
     image_series_free(series);
 }
 
-/* A series of 2-D slices at these places along their normal, `slices` of each frame. */
+/* A series of 2-D slices at these positions along their normal, `slices` per frame. */
 static struct image_series *slices_make(size_t count, size_t slices, const float *at)
 {
     struct image_series *series = series_make(count, 1, 6, 4, 1, false);
@@ -150,7 +150,7 @@ static struct image_series *slices_make(size_t count, size_t slices, const float
     return series;
 }
 
-/* Nothing is written, and the error says what is wrong and which formats are possible. */
+/* Nothing is written, and the error names the problem and the formats that are possible. */
 static void nifti_refuses(struct image_series *series, const char *why)
 {
     int fd = memfd_create("nifti", MFD_CLOEXEC);
@@ -158,7 +158,7 @@ static void nifti_refuses(struct image_series *series, const char *why)
     if (!strstr(err_last()->text, why) || !strstr(err_last()->text, "Use h5, which keeps the position of each"))
         fail_msg("\"%s\" is not in \"%s\"", why, err_last()->text);
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);
-    /* The other formats have no affine, or one for each image. */
+    /* The other formats have no affine, or one per image. */
     assert_int_equal(image_write(series, IMAGE_H5, fd), 0);
     close(fd);
     fd = memfd_create("others", MFD_CLOEXEC);
@@ -173,7 +173,7 @@ static void nifti_refuses_series_without_a_common_affine(void **state)
     (void)state;
     struct image_series *series = slices_make(3, 3, (const float[]){0, 5, 12.5f});
     nifti_refuses(series, "are 5 to 7.5 mm apart");
-    /* Three planes, as of a localizer. */
+    /* Three orthogonal planes, as in a localizer. */
     series = slices_make(3, 3, (const float[]){0, 0, 0});
     for (size_t i = 0; i < 3; i++)
         for (int d = 0; d < 3; d++) {
@@ -182,11 +182,11 @@ static void nifti_refuses_series_without_a_common_affine(void **state)
             series->info[i].slice_dir[d] = d == ((int)i + 2) % 3;
         }
     nifti_refuses(series, "different planes");
-    /* A slice is missing in the second frame; and one is another. */
+    /* A slice is missing in the second frame; then a slice is at another position. */
     nifti_refuses(slices_make(5, 3, (const float[]){0, 5, 10, 0, 5}), "not the same slices");
     nifti_refuses(slices_make(6, 3, (const float[]){0, 5, 10, 0, 5, 15}), "different places");
     nifti_refuses(slices_make(2, 1, (const float[]){0, 5}), "different places");
-    /* At even distances along the normal, but not on one line. */
+    /* Evenly spaced along the normal, but not on one line. */
     series = slices_make(3, 3, (const float[]){0, 5, 10});
     for (int d = 0; d < 3; d++)
         series->info[1].position[d] += 3 * series->info[1].read_dir[d];
@@ -197,8 +197,9 @@ static void nifti_refuses_series_without_a_common_affine(void **state)
     nifti_refuses(series, "2 slabs");
 }
 
-/* Slices of a scan without positions are stacked by their number, one thickness apart; no code claims a position. */
-static void nifti_stacks_slices_without_a_place(void **state)
+/* Slices without positions are stacked by their number, one thickness apart, with sform and qform codes that claim no
+ * position. */
+static void nifti_stacks_slices_without_positions(void **state)
 {
     (void)state;
     char path[96];
@@ -230,7 +231,7 @@ static void nifti_header(const struct image_series *series, float *step, int *un
     unlink(path);
 }
 
-static void nifti_tells_time_where_it_is_known(void **state)
+static void nifti_stores_the_frame_time_if_it_is_known(void **state)
 {
     (void)state;
     static const char *const vendors[] = {"SIEMENS", "Siemens Healthineers", "mrirecon", "GE", ""};
@@ -261,7 +262,7 @@ static void nifti_tells_time_where_it_is_known(void **state)
         }
 }
 
-static void nifti_tells_how_bright_to_show_it(void **state)
+static void nifti_stores_the_brightness_window(void **state)
 {
     (void)state;
     float step, cal[2];
@@ -288,13 +289,13 @@ static void nifti_tells_how_bright_to_show_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nifti_puts_points_where_the_scanner_saw_them),
+        cmocka_unit_test(nifti_places_points_at_their_scanner_coordinates),
         cmocka_unit_test(nifti_qform_holds_for_half_turns),
         cmocka_unit_test(nifti_stacks_slices_at_their_spacing),
         cmocka_unit_test(nifti_refuses_series_without_a_common_affine),
-        cmocka_unit_test(nifti_stacks_slices_without_a_place),
-        cmocka_unit_test(nifti_tells_time_where_it_is_known),
-        cmocka_unit_test(nifti_tells_how_bright_to_show_it),
+        cmocka_unit_test(nifti_stacks_slices_without_positions),
+        cmocka_unit_test(nifti_stores_the_frame_time_if_it_is_known),
+        cmocka_unit_test(nifti_stores_the_brightness_window),
     };
     return cmocka_run_group_tests_name("image_nifti", tests, folder_make, folder_drop);
 }

@@ -1,4 +1,5 @@
-/* Scans whose samples stay in the upload: the same samples as those that are copied out of it, and no place outside. */
+/* Scans whose samples stay in the upload: the samples equal those that are copied out of it, and offsets outside the
+ * upload are refused. */
 #include "tests/unit/decode_fixture.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@ static int decode_both(const struct place *p, int fd, const char *group, struct 
     return rc;
 }
 
-/* All but where the samples are. */
+/* Everything but the samples' offsets must be equal. */
 static void same(const char *name, const struct scan *a, const struct scan *b)
 {
     if (a->header->readouts != b->header->readouts || a->header->ignored != b->header->ignored ||
@@ -36,7 +37,7 @@ static void same(const char *name, const struct scan *a, const struct scan *b)
     }
 }
 
-static void samples_in_place_are_those_that_are_copied(void **state)
+static void samples_in_place_equal_copied_ones(void **state)
 {
     const struct place *p = *state;
     char path[128], line[512], name[64], group[64];
@@ -68,7 +69,7 @@ static void samples_in_place_are_those_that_are_copied(void **state)
     assert_true(placed_files > 3 && copied_files > 0); /* numbers of other types, and other formats, are copied */
 }
 
-/* A file whose lists begin at places that are no multiple of 8: each collection of libhdf5's heap is moved. */
+/* A file whose lists begin at offsets that are no multiple of 8: each collection of libhdf5's heap is moved. */
 static int file_moved(const struct place *p)
 {
     enum { MOVES = 64, ODD = 4, REFERENCE = 8 };
@@ -95,7 +96,7 @@ static int file_moved(const struct place *p)
     return fd;
 }
 
-static void lists_at_odd_places_are_copied(void **state)
+static void lists_at_odd_offsets_are_copied(void **state)
 {
     const struct place *p = *state;
     struct scan copied = {0}, placed = {0}, plain = {0};
@@ -112,7 +113,7 @@ static void lists_at_odd_places_are_copied(void **state)
     close(fd);
 }
 
-/* Open a copy of a flat scan with this header, beside an upload of `bytes`; -1: beside none. */
+/* Open a copy of a flat scan with this header, with an upload of `bytes`; -1: without one. */
 static int open_with(const struct scan *scan, const struct scan_header *header, int64_t bytes)
 {
     const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
@@ -158,7 +159,7 @@ static void places_outside_the_upload_are_refused(void **state)
     header = good;
     header.in_place = 2;
     assert_int_equal(open_with(&placed, &header, status.st_size), ERR_DECODER_DIED);
-    header.in_place = 0; /* places of the upload, as if they were in the flat scan */
+    header.in_place = 0; /* offsets into the upload, as if they were offsets into the flat scan */
     assert_int_equal(open_with(&placed, &header, status.st_size), ERR_DECODER_DIED);
     scan_close(&copied);
     scan_close(&placed);
@@ -168,8 +169,8 @@ static void places_outside_the_upload_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_in_place_are_those_that_are_copied),
-        cmocka_unit_test(lists_at_odd_places_are_copied),
+        cmocka_unit_test(samples_in_place_equal_copied_ones),
+        cmocka_unit_test(lists_at_odd_offsets_are_copied),
         cmocka_unit_test(places_outside_the_upload_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -4,7 +4,7 @@
 #include "recon/mri/band.h"
 #include "tests/unit/iterative_fixture.h"
 
-enum { SIZE = 64, COILS = 6, SPOKES = 20, SAMPLES = 128 }; /* 5 times fewer spokes than full sampling needs */
+enum { SIZE = 64, COILS = 6, SPOKES = 20, SAMPLES = 128 }; /* a fifth of the spokes that full sampling needs */
 
 static const char *const methods[] = {"cg-sense", "l1-wavelet", "tv"};
 enum { METHODS = 3 };
@@ -35,7 +35,7 @@ static void run_method(struct flat *flat, const char *method, const char *more, 
     succeed(flat, parameters, out);
 }
 
-/* Images are in the object's units, and each method is closer to the truth than the ones with less prior knowledge:
+/* Images are in the object's units, and each method is closer to the truth than those with less prior knowledge. The
  * bounds are a third above the measured errors (0.183, 0.101 and 0.109; adjoint: 0.56). */
 static void test_methods_improve_on_the_adjoint(void **state)
 {
@@ -53,7 +53,7 @@ static void test_methods_improve_on_the_adjoint(void **state)
         run_method(&flat, methods[m], "", &out);
         const double error = truth_error(&out, truth);
         if (!(error <= most[m]))
-            fail_msg("%s errs by %g, allowed %g (adjoint %g)", methods[m], error, most[m], adjoint);
+            fail_msg("%s has an error of %g, allowed %g (adjoint %g)", methods[m], error, most[m], adjoint);
         assert_true(reported(&out, "iterations") > 1);
         assert_string_equal(decided(&out, "coils"), "sense");
         assert_string_equal(decided(&out, "k-space"), "ellipse");
@@ -64,7 +64,7 @@ static void test_methods_improve_on_the_adjoint(void **state)
     flat_free(&flat);
 }
 
-/* 1,000 times the data, 1,000 times the image; and the same bits on every run, for any number of threads. */
+/* 1,000 times the data gives 1,000 times the image; every run gives the same bits, for any number of threads. */
 static void test_scale_and_bits(void **state)
 {
     (void)state;
@@ -91,8 +91,9 @@ static void test_scale_and_bits(void **state)
     flat_free(&thousand);
 }
 
-/* lambda = 0 differs little from least squares; a huge lambda leaves nothing (l1-wavelet) or a constant (tv); the
- * object is at the header's position even if the image is smaller than the encoded field of view; zeros give zeros. */
+/* With lambda = 0 the result differs little from least squares; a huge lambda leaves nothing (l1-wavelet) or a constant
+ * (tv); the object is at the header's position even if the image is smaller than the encoded field of view; zeros give
+ * zeros. */
 static void test_lambda_and_sizes(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void test_lambda_and_sizes(void **state)
     flat_free(&flat);
 }
 
-/* The maps of an iterative method, in the image's field of view: their squares sum to 1 in the support. */
+/* The coil maps that an iterative method saves, in the image's field of view: their squares sum to 1 in the support. */
 static void test_maps_are_a_result(void **state)
 {
     (void)state;
@@ -207,7 +208,7 @@ static void test_refusals(void **state)
     flat_free(&flat);
 }
 
-/* The band's shape, and its kernel against sums over a fine grid of k-space. */
+/* The band's shape, and its kernel compared with sums over a fine grid of k-space. */
 static void test_band(void **state)
 {
     (void)state;
@@ -235,15 +236,15 @@ static void test_band(void **state)
             sum += in ? cos(2 * M_PI * (k[0] * l[0] + k[1] * l[1] + (band->dim == 3 ? k[2] * l[2] : 0))) : 0;
         }
         const double cell = pow(FINE, -band->dim);
-        /* The edge of a region of 100 cells across is exact to a fraction of a cell. */
+        /* The volume of a region 100 cells across is exact to a fraction of a cell along its edge. */
         assert_true(fabs(volume * cell - band_volume(band)) < 2e-3);
         assert_true(fabs(sum * cell - band_kernel(band, l)) < 2e-3);
     }
     assert_true(fabs(bands[1].edge[0] - 0.4) < 1e-6); /* the sample at 0.7 is ignored */
 }
 
-/* Waves inside the band pass through the convolution, those outside are gone: away from the image's edge, where it ends
- * within what a kernel cut at the field of view leaves (1/pi^2 of a few tens of pixels). */
+/* Waves inside the band pass through the convolution and waves outside are removed. Cutting the kernel at the field of
+ * view limits this to 1/pi^2 of a few tens of pixels, away from the image's edge. */
 static void test_band_limits(void **state)
 {
     (void)state;

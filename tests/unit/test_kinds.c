@@ -30,7 +30,7 @@ static int set(const char *name, const char *text)
     return param_values_set(recon, &values, name, text);
 }
 
-static void every_default_is_a_value_its_parameter_takes(void **state)
+static void every_default_is_accepted_by_its_parameter(void **state)
 {
     (void)state;
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
@@ -59,7 +59,7 @@ static void every_default_is_a_value_its_parameter_takes(void **state)
     assert_null(kind_find("recons"));
 }
 
-static void choices_are_the_enums_they_stand_for(void **state)
+static void choices_match_their_enums(void **state)
 {
     (void)state;
     assert_int_equal(set("dcf", "pipe"), 0);
@@ -91,7 +91,7 @@ static void choices_are_the_enums_they_stand_for(void **state)
     assert_int_equal(values.value[RECON_OVERFLOW].integer, NUFFT_OVERFLOW_CPU);
 }
 
-static void numbers_are_kept_within_their_range(void **state)
+static void numbers_must_be_within_their_range(void **state)
 {
     (void)state;
     assert_int_equal(set("tolerance", "1e-5"), 0);
@@ -140,7 +140,7 @@ static void numbers_are_kept_within_their_range(void **state)
     }
 }
 
-static void a_number_is_kept_whole_or_refused(void **state)
+static void a_number_is_stored_exactly_or_refused(void **state)
 {
     (void)state;
     char text[sizeof values.value[0].text + 1];
@@ -184,7 +184,7 @@ static void words_stand_for_numbers_below_the_range(void **state)
     assert_true(values.value[RECON_OVERSAMPLING].real == 0);
 }
 
-static void text_has_a_longest_length(void **state)
+static void text_has_a_maximum_length(void **state)
 {
     (void)state;
     char text[129];
@@ -196,7 +196,7 @@ static void text_has_a_longest_length(void **state)
     assert_string_equal(values.value[RECON_GROUP].text, text);
 }
 
-static void a_wrong_value_is_answered_with_the_right_ones(void **state)
+static void an_error_lists_the_accepted_values(void **state)
 {
     (void)state;
     assert_int_equal(set("dcf", "ramp"), ERR_BAD_PARAMETER);
@@ -205,7 +205,7 @@ static void a_wrong_value_is_answered_with_the_right_ones(void **state)
     assert_non_null(strstr(err_last()->text, "from 1e-06 to 0.1"));
 }
 
-static void an_unknown_name_is_answered_with_the_nearest(void **state)
+static void an_error_suggests_the_nearest_name(void **state)
 {
     (void)state;
     assert_int_equal(set("tolerence", "1e-3"), ERR_UNKNOWN_PARAMETER);
@@ -219,8 +219,8 @@ static void an_unknown_name_is_answered_with_the_nearest(void **state)
     assert_non_null(strstr(err_last()->text, "oversampling"));
 }
 
-/* A set is kept in the order of its table, and names each of its words once. */
-static void a_set_is_some_of_its_words(void **state)
+/* A set is stored in the order of its table, and contains each of its words once. */
+static void a_set_is_a_list_of_its_words(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -248,7 +248,7 @@ static void a_set_is_some_of_its_words(void **state)
     }
 }
 
-/* Every file of every kind is known by its name, which the spool takes, and by nothing else. */
+/* Every result file of every kind is recognised by its name, which the spool uses; no other name is. */
 static void files_of_results_are_known_by_name(void **state)
 {
     (void)state;
@@ -289,23 +289,23 @@ static void text_breaks_at_spaces(void **state)
     assert_int_equal(text_line("one two", 6), 3);
     assert_int_equal(text_line("one two three", 7), 7);
     assert_int_equal(text_line("one two three", 12), 7);
-    assert_int_equal(text_line("longest two", 5), 7); /* a word stays whole */
+    assert_int_equal(text_line("longest two", 5), 7); /* a word is never broken */
     assert_int_equal(text_line("longest", 5), 7);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_default_is_a_value_its_parameter_takes, fresh),
-        cmocka_unit_test_setup(choices_are_the_enums_they_stand_for, fresh),
-        cmocka_unit_test_setup(numbers_are_kept_within_their_range, fresh),
-        cmocka_unit_test_setup(a_number_is_kept_whole_or_refused, fresh),
+        cmocka_unit_test_setup(every_default_is_accepted_by_its_parameter, fresh),
+        cmocka_unit_test_setup(choices_match_their_enums, fresh),
+        cmocka_unit_test_setup(numbers_must_be_within_their_range, fresh),
+        cmocka_unit_test_setup(a_number_is_stored_exactly_or_refused, fresh),
         cmocka_unit_test_setup(words_stand_for_numbers_below_the_range, fresh),
-        cmocka_unit_test_setup(text_has_a_longest_length, fresh),
-        cmocka_unit_test_setup(a_set_is_some_of_its_words, fresh),
+        cmocka_unit_test_setup(text_has_a_maximum_length, fresh),
+        cmocka_unit_test_setup(a_set_is_a_list_of_its_words, fresh),
         cmocka_unit_test_setup(files_of_results_are_known_by_name, fresh),
-        cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),
-        cmocka_unit_test_setup(an_unknown_name_is_answered_with_the_nearest, fresh),
+        cmocka_unit_test_setup(an_error_lists_the_accepted_values, fresh),
+        cmocka_unit_test_setup(an_error_suggests_the_nearest_name, fresh),
         cmocka_unit_test_setup(text_breaks_at_spaces, fresh),
     };
     return cmocka_run_group_tests_name("kinds", tests, NULL, NULL);

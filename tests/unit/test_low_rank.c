@@ -20,7 +20,7 @@ static struct dev *open_cpu(int threads)
     return dev;
 }
 
-/* RANK orthonormal vectors of `length` (Gram and Schmidt, twice): out[RANK][length]. */
+/* RANK orthonormal vectors of `length` (Gram-Schmidt, twice): out[RANK][length]. */
 static void orthonormal(size_t length, uint64_t seed, double complex *out)
 {
     for (int i = 0; i < RANK; i++) {
@@ -47,7 +47,7 @@ static void orthonormal(size_t length, uint64_t seed, double complex *out)
 /* The values of x[frames][plane] in one block, and the expected result with singular values lowered by t. */
 struct known {
     size_t frames, pixels, plane;
-    size_t at[64]; /* [pixels]: in a frame */
+    size_t at[64]; /* [pixels]: index in a frame */
     double complex frame_vectors[RANK * 64], pixel_vectors[RANK * 64];
 };
 
@@ -63,8 +63,8 @@ static void known_write(const struct known *k, const double *values, double t, s
         }
 }
 
-/* Fewer frames than pixels and more; blocks that the array's edge cuts; singular values that are alike, that equal the
- * threshold, that are all below it. float32 in and out: 1e-6 of the largest value. */
+/* Both more and fewer frames than pixels; blocks cut by the array's edge; singular values that are equal, that equal
+ * the threshold, and that are all below it. float32 input and output: 1e-6 of the largest value. */
 static void test_known_singular_values(void **state)
 {
     (void)state;
@@ -105,7 +105,8 @@ static void test_known_singular_values(void **state)
     dev_free(dev);
 }
 
-/* Portions of the blocks touch no other; 0 leaves all as it is, a huge t nothing; a block that is not finite stays. */
+/* Portions of the blocks change no other block; a threshold of 0 changes nothing, a huge one leaves zeros; a block that
+ * is not finite is unchanged. */
 static void test_portions_and_limits(void **state)
 {
     (void)state;
@@ -134,8 +135,8 @@ static int refuse_third(void *context)
     return ++*(int *)context > 2 ? err_set(ERR_CANCELED, "Canceled.") : 0;
 }
 
-/* Proportional; the same bits for any number of threads and on every call; another iteration shifts its blocks; an
- * application that takes long is left when it is asked to. */
+/* The result is proportional to the input; the bits are the same for any number of threads and on every call; another
+ * iteration shifts its blocks; a long application can be canceled. */
 static void test_prox(void **state)
 {
     (void)state;
@@ -171,7 +172,7 @@ static void test_prox(void **state)
         assert_true(op_test_distance(dev, ALL, x, y) > 0.01);
         int asked = 0;
         p.ask = (struct prox_ask){refuse_third, &asked};
-        p.block[0] = p.block[1] = 2; /* 1,536 blocks: asked six times */
+        p.block[0] = p.block[1] = 2; /* 1,536 blocks: the listener is called six times */
         assert_int_equal(prox.apply(prox.of, 2, 5, y), ERR_CANCELED);
         assert_int_equal(asked, 3);
         prox_low_rank_close(&p);

@@ -1,4 +1,4 @@
-/* Coil maps against the maps that the images were made with. */
+/* Estimated coil maps compared with the maps that the images were simulated with. */
 #include "clients/phantom.h"
 #include "gridding/base/err.h"
 #include "recon/mri/maps.h"
@@ -19,7 +19,7 @@ struct scene {
     size_t pixels;
     double complex *truth; /* [coils][pixels] */
     struct c32 *images, *maps;
-    bool *inside; /* [pixels]: of the object */
+    bool *inside; /* [pixels]: inside the object */
 };
 
 static const enum maps_method methods[] = {MAPS_ESPIRIT, MAPS_WALSH, MAPS_INATI};
@@ -68,8 +68,8 @@ static double complex map_at(const struct scene *s, int coil, size_t r)
     return (double)value.re + I * (double)value.im;
 }
 
-/* The root mean square, over the object, of the sine of the angle between maps and truth; a pixel without a map
- * counts as 1. */
+/* The root mean square over the object of the sine of the angle between maps and truth; a pixel without a map counts as
+ * 1. */
 static double sine_of(const struct scene *s)
 {
     double sum = 0;
@@ -96,7 +96,7 @@ static int estimate(struct scene *s, const struct maps_params *params, int threa
     assert_int_equal(dev_upload(dev, images, s->images, bytes), 0);
     const int rc = maps_estimate(dev, params, images, maps, support);
     assert_int_equal(dev_download(dev, s->maps, maps, bytes), 0);
-    /* In place: the same. */
+    /* The same, in place. */
     if (rc == 0) {
         assert_int_equal(maps_estimate(dev, params, images, images, NULL), 0);
         assert_memory_equal(dev_direct(dev, images), s->maps, bytes);
@@ -107,7 +107,7 @@ static int estimate(struct scene *s, const struct maps_params *params, int threa
     return rc;
 }
 
-/* The norm over coils is 1 in the support, and nothing is outside. */
+/* The norm over coils must be 1 in the support and 0 outside. */
 static void norms_check(const struct scene *s, double support)
 {
     size_t count = 0;
@@ -122,7 +122,8 @@ static void norms_check(const struct scene *s, double support)
 }
 
 /* The phantom's maps are sums of at most seven waves of at most half a cycle, and the noise is 2 % of the brightest
- * part. An error of 0.03 leaves CG-SENSE as good as with the true maps; the others' window of eight samples costs more.
+ * part. With an error of 0.03, CG-SENSE is as good as with the true maps; the other methods' window of eight samples
+ * costs more.
  */
 static void test_against_truth(void **state)
 {
@@ -138,7 +139,7 @@ static void test_against_truth(void **state)
             double support = -1;
             struct maps_params params = maps_defaults(methods[m], s.coils, s.n);
             if (cases[i].dim == 3 && methods[m] == MAPS_ESPIRIT) {
-                params.calibration = 12; /* for the sake of time */
+                params.calibration = 12; /* to save time */
                 params.width = 4;
             }
             assert_int_equal(estimate(&s, &params, 1, &support), 0);
@@ -151,7 +152,7 @@ static void test_against_truth(void **state)
     }
 }
 
-/* Far from the object ESPIRiT has no maps; the object has them to its edge. */
+/* Far from the object ESPIRiT has no maps; they cover the object up to its edge. */
 static void test_support(void **state)
 {
     (void)state;
@@ -186,8 +187,8 @@ static void test_threads(void **state)
     scene_free(&s);
 }
 
-/* A common phase of all coils turns the combined image of ESPIRiT's and Walsh's maps by as much, and leaves that of
- * Inati's, whose maps take it. A brighter scan has the same maps. */
+/* A common phase of all coils rotates the combined image of ESPIRiT's and Walsh's maps by the same phase; Inati's maps
+ * absorb it. A brighter scan has the same maps. */
 static void test_common_phase(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void test_common_phase(void **state)
     scene_free(&s);
 }
 
-/* A coil without sensitivity in one half: its map fades, too, and no map has a seam at the border. */
+/* A coil without sensitivity in one half of the image: its map fades too, and no map has a seam at the border. */
 static void test_coil_of_half(void **state)
 {
     (void)state;
@@ -234,7 +235,7 @@ static void test_coil_of_half(void **state)
         const struct maps_params params = maps_defaults(methods[m], s.coils, s.n);
         assert_int_equal(estimate(&s, &params, 1, NULL), 0);
         const size_t row = (size_t)(s.n[1] / 2 * nx);
-        /* Neighbours' vectors differ by a phase, and by what the maps turn in a pixel: 0.02 at most here. */
+        /* Neighbouring vectors differ by a phase, and by the change of the maps over a pixel: 0.02 at most here. */
         for (int x = nx / 4; x < nx * 3 / 4; x++) {
             double complex along = 0;
             for (int c = 0; c < s.coils; c++)
@@ -256,14 +257,14 @@ static int record(void *context, double done)
 {
     struct told *told = context;
     if (done == 0)
-        told->count = 0; /* of each estimate anew */
+        told->count = 0; /* each estimate counts from 0 */
     assert_true(told->count < 256);
     told->done[told->count++] = done;
     return 0;
 }
 
-/* The rows of pixels share the part of the progress that is left when they begin: after the same number of rows each
- * time, the fraction of the rows that are done. */
+/* Processing rows of pixels advances progress from its value before the first row to 1: after the same number of rows
+ * each time, in proportion to the rows done. */
 static void test_progress(void **state)
 {
     (void)state;
@@ -271,7 +272,7 @@ static void test_progress(void **state)
     scene_create(&s, 3, 12, 2, 0.01);
     const int rows = s.n[1] * s.n[2];
     for (int m = 0; m < 3; m++) {
-        const double begun = methods[m] == MAPS_ESPIRIT ? 0.2 : 0; /* what comes before the rows */
+        const double begun = methods[m] == MAPS_ESPIRIT ? 0.2 : 0; /* progress before the first row */
         struct told told = {.count = 0};
         struct maps_params params = maps_defaults(methods[m], s.coils, s.n);
         params.progress = record;
@@ -295,8 +296,8 @@ static void test_progress(void **state)
     scene_free(&s);
 }
 
-/* The exit status of a process that estimates maps with `bytes` more memory than it has: 0, or 1 where that is too
- * little. */
+/* The exit status of a process that estimates maps with `bytes` of memory on top of what it already uses: 0, or 1 if
+ * that is not enough. */
 static int estimate_within(struct scene *s, const struct maps_params *params, size_t bytes)
 {
     const pid_t child = fork();
@@ -316,7 +317,7 @@ static int estimate_within(struct scene *s, const struct maps_params *params, si
     return WEXITSTATUS(status);
 }
 
-/* What is promised is enough, with 4 MiB for libraries and a thread; half of it is not. */
+/* The estimated memory is enough, with 4 MiB added for libraries and a thread; half of it is not. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -354,7 +355,7 @@ static void test_edges(void **state)
         assert_int_equal(estimate(&s, &params, 1, NULL), ERR_CANCELED);
         assert_true(told >= 2);
         params.progress = NULL;
-        /* Fewer pixels than the calibration has samples; a row; one pixel. */
+        /* Fewer pixels than calibration samples; a single row; a single pixel. */
         for (int i = 0; i < 3; i++) {
             const int sizes[3][3] = {{7, 5, 3}, {9, 1, 1}, {1, 1, 1}};
             memcpy(params.n, sizes[i], sizeof params.n);

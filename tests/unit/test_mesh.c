@@ -1,5 +1,5 @@
-/* Isosurfaces (recon/mesh/mesh.h): their area and volume against those of spheres and tori, that they are closed
- * whatever the field. */
+/* Isosurfaces (recon/mesh/mesh.h): area and volume compared with those of spheres and tori; surfaces of any field are
+ * closed. */
 #include "tests/unit/mesh_fixture.h"
 
 static double torus(const double at[3])
@@ -24,8 +24,8 @@ static bool on_border(const struct mesh_field *field, const struct mesh_vertex *
     return border;
 }
 
-/* No edge occurs twice in one direction; returns the number of edges without an opposite one, all of which are on the
- * border. */
+/* No edge may occur twice in the same direction. Returns the number of edges without an opposite edge, all of which
+ * must be on the border. */
 static size_t open_edges(const struct mesh *mesh, const struct mesh_field *field)
 {
     const size_t count = 3 * mesh->triangles;
@@ -51,8 +51,8 @@ static size_t open_edges(const struct mesh *mesh, const struct mesh_field *field
 static void random_fields_give_closed_surfaces(void **state)
 {
     (void)state;
-    /* Noise holds all 256 cells beside each other; few levels put nodes on the isovalue. 3 nodes are the least with an
-     * inside. */
+    /* Noise contains all 256 cell cases next to each other; with few levels, nodes lie on the isovalue. 3 nodes are the
+     * least number with an interior. */
     static const size_t sizes[][3] = {{24, 17, 19}, {3, 3, 3}, {64, 5, 4}, {4, 5, 64}, {7, 64, 3}};
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct mesh_field field = field_random(sizes[seed % 5], seed, seed % 3 == 0 ? 0 : seed % 3 == 1 ? 4 : 2, -1);
@@ -68,7 +68,7 @@ static void random_fields_give_closed_surfaces(void **state)
     }
 }
 
-static void at_the_border_surfaces_are_open_and_nowhere_else(void **state)
+static void surfaces_are_open_at_the_border_only(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++) {
@@ -85,8 +85,8 @@ static void at_the_border_surfaces_are_open_and_nowhere_else(void **state)
 
 /* ---- measures ---- */
 
-/* Relative errors of area and volume at spacings that halve. Chords of h on a curvature 1 / r lie h^2 / 8 r under it:
- * errors fall by 4 with the spacing, and are some h^2. */
+/* Relative errors of area and volume as the spacing is halved. Chords of length h on a curvature of 1 / r lie h^2 / 8 r
+ * below it, so errors are of order h^2 and fall by a factor of 4. */
 static void converges(double (*value)(const double at[3]), double area, double volume, int64_t euler, double smallest)
 {
     double before[2] = {0, 0};
@@ -101,7 +101,7 @@ static void converges(double (*value)(const double at[3]), double area, double v
         const double h = field.spacing[0] / smallest, error[2] = {1 - measure.area / area, 1 - measure.volume / volume};
         for (int i = 0; i < 2; i++) {
             assert_true(error[i] > 0 && error[i] < h * h);
-            /* 4 in the limit. */
+            /* The limit is 4. */
             assert_true(nodes == 17 || error[i] < before[i] / 3);
             before[i] = error[i];
         }
@@ -150,7 +150,7 @@ static void normals_and_corners_look_outwards(void **state)
     field_free(&field);
 }
 
-static void diagonal_neighbours_are_apart(void **state)
+static void diagonal_neighbours_are_not_connected(void **state)
 {
     (void)state;
     struct mesh_measure measure;
@@ -163,25 +163,26 @@ static void diagonal_neighbours_are_apart(void **state)
                 border = border || part % 6 == 0 || part % 6 == 5;
             value[i] = hole && !border ? 1 : 0;
         }
-        /* Nodes (2, 2, 2) and (3, 3, 2), which share a face of a cell. */
+        /* Nodes (2, 2, 2) and (3, 3, 2), which are diagonal neighbours on a cell's face. */
         value[(2 * 6 + 2) * 6 + 2] = value[(2 * 6 + 3) * 6 + 3] = hole ? 0 : 1;
         struct mesh *mesh = surface_of(&field, 0.5);
         assert_int_equal(open_edges(mesh, &field), 0);
         assert_int_equal(mesh_measure(&measure, mesh), 0);
-        /* Alone each is a ball of its own; as holes the two are one, in a block. */
+        /* Each node alone is a ball; as holes in a block the two are connected. */
         assert_int_equal(measure.pieces, 2);
         assert_int_equal(measure.euler, 4);
-        /* An octahedron of half a spacing: 4/3 (1/2)^3 each. */
+        /* Two octahedra of half a spacing, 4/3 (1/2)^3 each. */
         if (!hole)
             assert_true(fabs(measure.volume - 2.0 / 6) < 1e-6);
         mesh_free(mesh);
     }
 }
 
-static void nodes_of_the_isovalue_are_inside(void **state)
+static void nodes_at_the_isovalue_are_inside(void **state)
 {
     (void)state;
-    /* A block of 3 x 3 x 3 nodes of just the isovalue, in a field 1 lower: its surface goes through these nodes. */
+    /* A block of 3 x 3 x 3 nodes exactly at the isovalue, in a field lower by 1: the surface passes through these
+     * nodes. */
     float value[7 * 7 * 7];
     struct mesh_field field = {{7, 7, 7}, {0, 0, 0}, {0.5, 1, 2}, value};
     for (int i = 0; i < 7 * 7 * 7; i++) {
@@ -201,7 +202,7 @@ static void nodes_of_the_isovalue_are_inside(void **state)
     mesh_free(mesh);
 }
 
-static void no_surface_is_no_failure(void **state)
+static void an_empty_surface_is_no_failure(void **state)
 {
     (void)state;
     for (int full = 0; full < 2; full++) {
@@ -223,7 +224,7 @@ static void no_surface_is_no_failure(void **state)
 
 /* ---- failures ---- */
 
-static void values_not_finite_are_refused_with_their_place(void **state)
+static void nonfinite_values_are_refused_with_their_position(void **state)
 {
     (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -244,14 +245,14 @@ static void values_not_finite_are_refused_with_their_place(void **state)
     field_free(&field);
 }
 
-/* Stops at the call number *left. */
+/* Cancels at call number *left. */
 static int stop(void *context, double done)
 {
     assert_true(done >= 0 && done <= 1);
     return --*(int *)context == 0;
 }
 
-static void it_is_stopped_and_limited(void **state)
+static void extraction_can_be_canceled_and_is_limited(void **state)
 {
     (void)state;
     struct mesh_field field = field_random((const size_t[3]){40, 40, 40}, 1, 0, -1);
@@ -275,7 +276,7 @@ static void it_is_stopped_and_limited(void **state)
     field_free(&field);
 }
 
-static void threads_do_not_change_it(void **state)
+static void threads_do_not_change_the_mesh(void **state)
 {
     (void)state;
     struct mesh_field field = field_random((const size_t[3]){40, 30, 20}, 7, 0, NAN);
@@ -297,15 +298,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_fields_give_closed_surfaces),
-        cmocka_unit_test(at_the_border_surfaces_are_open_and_nowhere_else),
+        cmocka_unit_test(surfaces_are_open_at_the_border_only),
         cmocka_unit_test(spheres_and_tori_converge),
         cmocka_unit_test(normals_and_corners_look_outwards),
-        cmocka_unit_test(diagonal_neighbours_are_apart),
-        cmocka_unit_test(nodes_of_the_isovalue_are_inside),
-        cmocka_unit_test(no_surface_is_no_failure),
-        cmocka_unit_test(values_not_finite_are_refused_with_their_place),
-        cmocka_unit_test(it_is_stopped_and_limited),
-        cmocka_unit_test(threads_do_not_change_it),
+        cmocka_unit_test(diagonal_neighbours_are_not_connected),
+        cmocka_unit_test(nodes_at_the_isovalue_are_inside),
+        cmocka_unit_test(an_empty_surface_is_no_failure),
+        cmocka_unit_test(nonfinite_values_are_refused_with_their_position),
+        cmocka_unit_test(extraction_can_be_canceled_and_is_limited),
+        cmocka_unit_test(threads_do_not_change_the_mesh),
     };
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Files of meshes (recon/mesh/mesh.h): PLY read back, the same numbers in OBJ and STL, the picture. */
+/* Files of meshes (recon/mesh/mesh.h): PLY read back, the same numbers in OBJ and STL, and the picture. */
 #include "tests/unit/mesh_fixture.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ static int file_of(const struct mesh *mesh, enum mesh_format format)
     return fd;
 }
 
-static void ply_comes_back(void **state)
+static void ply_is_read_back(void **state)
 {
     (void)state;
     struct mesh_field field = field_random((const size_t[3]){20, 21, 22}, 3, 0, -1);
@@ -79,7 +79,7 @@ static void damaged_ply_is_refused(void **state)
     field_free(&field);
 }
 
-static void obj_and_stl_hold_the_same(void **state)
+static void obj_and_stl_contain_the_same_mesh(void **state)
 {
     (void)state;
     struct mesh_field field = field_make(9, -1.5, 1.5, ball);
@@ -115,7 +115,7 @@ static void obj_and_stl_hold_the_same(void **state)
         double out = 0;
         for (int d = 0; d < 3; d++)
             out += (double)value[d] * (double)mesh->vertex[mesh->corner[t][0]].normal[d];
-        /* Of triangles of 0.4 on a radius of 1. */
+        /* For triangles of 0.4 on a radius of 1. */
         assert_true(out > 0.7);
         for (int i = 0; i < 3; i++)
             assert_memory_equal(value + 3 + 3 * i, mesh->vertex[mesh->corner[t][i]].at, 3 * sizeof(float));
@@ -127,7 +127,7 @@ static void obj_and_stl_hold_the_same(void **state)
     field_free(&field);
 }
 
-/* Pixels that are not white, as a part of all. */
+/* The fraction of pixels that are not white. */
 static double drawn(const struct mesh *mesh, int *width, int *height)
 {
     FILE *file = fdopen(file_of(mesh, MESH_PNG), "r");
@@ -153,7 +153,8 @@ static void the_picture_shows_a_disc(void **state)
     struct mesh_field field = field_make(81, -1.5, 1.5, ball);
     struct mesh *mesh = surface_of(&field, 0);
     const double part = drawn(mesh, &width, &height);
-    /* A disc of 1024 - 2 * 16 pixels across. Its edge is drawn to a pixel, the polygon's radius to h^2 / 8: 0.5 %. */
+    /* A disc of 1024 - 2 * 16 pixels across. Its edge is accurate to a pixel, the polygon's radius to h^2 / 8: 0.5
+     * %. */
     assert_true(abs(width - 1024) <= 1 && abs(height - 1024) <= 1);
     assert_true(fabs(part / (3.14159265 / 4 * 992 * 992 / width / height) - 1) < 5e-3);
     mesh_free(mesh);
@@ -182,9 +183,9 @@ static void a_full_disk_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ply_comes_back),
+        cmocka_unit_test(ply_is_read_back),
         cmocka_unit_test(damaged_ply_is_refused),
-        cmocka_unit_test(obj_and_stl_hold_the_same),
+        cmocka_unit_test(obj_and_stl_contain_the_same_mesh),
         cmocka_unit_test(the_picture_shows_a_disc),
         cmocka_unit_test(a_full_disk_is_reported),
     };

@@ -1,4 +1,4 @@
-/* /metrics before anything has happened, and that each event is counted in its metric. */
+/* /metrics before any event, and each event counted in its metric. */
 #include "daemon/queue/metrics.h"
 
 #include <setjmp.h>
@@ -94,8 +94,8 @@ static void kept_jobs_are_reported_with_their_limits(void **state)
     metrics_free(metrics);
 }
 
-/* Names of devices come from a worker, which may be compromised. */
-static void labels_are_few_and_closed(void **state)
+/* Device names come from a worker, which may be compromised. */
+static void label_values_are_limited_and_sanitized(void **state)
 {
     (void)state;
     struct metrics *metrics;
@@ -118,7 +118,7 @@ int main(void)
         cmocka_unit_test(counters_begin_at_zero),
         cmocka_unit_test(uploads_are_counted_by_format),
         cmocka_unit_test(kept_jobs_are_reported_with_their_limits),
-        cmocka_unit_test(labels_are_few_and_closed),
+        cmocka_unit_test(label_values_are_limited_and_sanitized),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

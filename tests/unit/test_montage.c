@@ -1,4 +1,4 @@
-/* The picture of a series, read back with libpng: the places of tiles, gaps, numbers, round pixels. */
+/* The picture of a series, read back with libpng: positions of tiles, gaps, captions, square display of pixels. */
 #include "tests/unit/image_fixture.h"
 
 #include <png.h>
@@ -37,13 +37,13 @@ static void png_shows_all_images_as_tiles_in_one_window(void **state)
     square_pixels(series);
     series_save(series, IMAGE_PNG, path);
     uint8_t *grey = png_load(path, &width, &height);
-    /* A row for each frame, a column for each slice; gaps of 2, captions of 9. */
+    /* A row per frame, a column per slice; gaps of 2, captions of 9. */
     assert_int_equal(width, 20 + 2 + 20);
     assert_int_equal(height, 2 * (9 + 30) + 2);
     for (size_t tile = 0; tile < 4; tile++) {
         const uint8_t *corner = grey + (tile / 2 * 41 + 9) * 42 + tile % 2 * 22;
         for (size_t x = 0; x < 20; x++) {
-            /* The window's bins are 0.8 % wide: 255 * 0.008 and rounding are under 4 grey values. */
+            /* The window's histogram bins are 0.8 % wide; 255 * 0.008 plus rounding is under 4 grey values. */
             double expected = 255.0 * (double)x / 19 * (double)(tile + 1) / 4;
             assert_true(fabs(corner[12 * 42 + x] - expected) < 4);
         }
@@ -56,7 +56,7 @@ static void png_shows_all_images_as_tiles_in_one_window(void **state)
     unlink(path);
     image_series_free(series);
 
-    /* 64 x 40 tiles of 100 x 150 do not fit 4096: they shrink by a whole number, to half. */
+    /* 64 x 40 tiles of 100 x 150 exceed 4096 pixels, so they shrink by a whole factor, here 2. */
     series = series_make(40, 1, 100, 150, 64, false);
     square_pixels(series);
     series_save(series, IMAGE_PNG, path);
@@ -67,14 +67,14 @@ static void png_shows_all_images_as_tiles_in_one_window(void **state)
     unlink(path);
     image_series_free(series);
 
-    /* More tiles than shrinking can fit: still a picture. */
+    /* More tiles than shrinking can fit still give a picture. */
     series = series_make(66000, 1, 17, 16, 1, false);
     series_save(series, IMAGE_PNG, path);
     grey = png_load(path, &width, &height);
     assert_true(width <= 4096 && height <= 4096);
     free(grey);
     unlink(path);
-    /* The same series is more than the counters of ISMRMRD and NIfTI hold. */
+    /* The same series exceeds the counters of ISMRMRD and NIfTI. */
     int fd = memfd_create("limit", MFD_CLOEXEC);
     assert_int_equal(image_write(series, IMAGE_H5, fd), ERR_LIMIT);
     assert_int_equal(image_write(series, IMAGE_NIFTI, fd), ERR_NOT_ACCEPTABLE);
@@ -82,7 +82,7 @@ static void png_shows_all_images_as_tiles_in_one_window(void **state)
     image_series_free(series);
 }
 
-/* The size of the picture of a series of `frames` frames of `slices` slices. */
+/* The size of the picture for a series of `frames` frames of `slices` slices. */
 static void png_measure(size_t frames, size_t slices, size_t channels, const size_t size[3], float fov_x, int *width,
                         int *height)
 {
@@ -108,16 +108,16 @@ static void png_has_a_row_for_each_frame(void **state)
         float fov_x;
         int width, height;
     } cases[] = {
-        {1, 1, 1, {30, 20, 1}, 0, 30, 20},                 /* alone: no caption */
+        {1, 1, 1, {30, 20, 1}, 0, 30, 20},                 /* a single tile: no caption */
         {3, 5, 1, {30, 20, 1}, 0, 5 * 32 - 2, 3 * 31 - 2}, /* frames and slices */
         {3, 1, 4, {30, 20, 1}, 0, 4 * 32 - 2, 3 * 31 - 2}, /* frames and coils */
         {3, 2, 4, {30, 20, 1}, 0, 8 * 32 - 2, 3 * 22 - 2}, /* all three: "3 2 4" is too long */
         {1, 5, 2, {30, 20, 1}, 0, 2 * 32 - 2, 5 * 31 - 2}, /* slices and coils */
         {2, 1, 1, {30, 20, 7}, 0, 7 * 32 - 2, 2 * 31 - 2}, /* frames of a volume */
-        {1, 9, 1, {30, 31, 1}, 0, 3 * 32 - 2, 3 * 42 - 2}, /* slices alone: a list, near to a square */
+        {1, 9, 1, {30, 31, 1}, 0, 3 * 32 - 2, 3 * 42 - 2}, /* slices alone: a nearly square list */
         {1, 1, 1, {30, 20, 1}, 120, 60, 20},               /* pixels of 4 x 2 mm */
-        {1, 1, 1, {30, 20, 1}, 20, 30, 60},                /* of 0.67 x 2 mm */
-        {1, 1, 1, {30, 20, 1}, NAN, 30, 20},               /* of an unknown size */
+        {1, 1, 1, {30, 20, 1}, 20, 30, 60},                /* pixels of 0.67 x 2 mm */
+        {1, 1, 1, {30, 20, 1}, NAN, 30, 20},               /* pixels of unknown size */
         {1, 1, 1, {9000, 2, 1}, 0, 3000, 1},               /* wider than any picture */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -129,7 +129,7 @@ static void png_has_a_row_for_each_frame(void **state)
     }
 }
 
-/* The caption above a tile of 100 pixels: a picture of its letters, each in a column of 6. */
+/* The caption above a tile of 100 pixels is drawn with glyphs, each in a column of 6 pixels. */
 static void png_numbers_its_tiles(void **state)
 {
     (void)state;
@@ -145,8 +145,8 @@ static void png_numbers_its_tiles(void **state)
     series_save(series, IMAGE_PNG, path);
     uint8_t *grey = png_load(path, &width, &height);
     assert_int_equal(width, 3 * 132 - 2);
-    /* "frame 4 slice 1" above the tile in the last row: its 4 is the only one, at character 6; its 1 at character 14 is
-     * that of "frame 1" in the first row, at character 6. */
+    /* The caption of the tile in the last row is "frame 4 slice 1". Its 4, at character 6, is the only one; its 1, at
+     * character 14, must equal that of "frame 1" in the first row, at character 6. */
     const uint8_t *last = grey + (size_t)3 * 31 * (size_t)width + (size_t)width + 1;
     static const char *const four[] = {"...#.", "..##.", ".#.#.", "#..#.", "#####", "...#.", "...#."};
     for (size_t y = 0; y < 7; y++)
@@ -159,7 +159,7 @@ static void png_numbers_its_tiles(void **state)
     image_series_free(series);
 }
 
-/* Pixels of 4 x 2 mm: a disc stays round. */
+/* With pixels of 4 x 2 mm a disc stays round. */
 static void png_keeps_the_aspect_of_pixels(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void png_keeps_the_aspect_of_pixels(void **state)
     for (int y = 0; y < 100; y++)
         for (int x = 0; x < 100; x++) {
             double radius = hypot(2 * (x + 0.5) - 100, 2 * (y + 0.5) - 100);
-            if (fabs(radius - 60) > 4) /* a pixel of the image */
+            if (fabs(radius - 60) > 4) /* one pixel of the image */
                 assert_true(radius < 60 ? grey[y * 100 + x] > 250 : grey[y * 100 + x] == 0);
         }
     free(grey);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The client at an address; NULL: it is refused. */
+/* The client at an address; NULL if it is refused. */
 static const char *client_at(const char *list, const char *text)
 {
     static char client[JOB_CLIENT];
@@ -28,7 +28,7 @@ static const char *client_at(const char *list, const char *text)
     return rc ? NULL : client;
 }
 
-static void an_empty_list_has_everyone_by_address(void **state)
+static void with_an_empty_list_clients_are_named_by_address(void **state)
 {
     (void)state;
     assert_string_equal(client_at("", "192.0.2.7"), "192.0.2.7");
@@ -36,7 +36,7 @@ static void an_empty_list_has_everyone_by_address(void **state)
     assert_string_equal(client_at("", "::ffff:192.0.2.7"), "192.0.2.7");
 }
 
-static void the_first_entry_that_has_the_address_counts(void **state)
+static void the_first_matching_entry_counts(void **state)
 {
     (void)state;
     const char *list = "192.168.2.1=scanner1, 10.1.0.0/16 ,2001:db8::/32=hall,192.168.2.0/31=others";
@@ -68,8 +68,8 @@ static void malformed_entries_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_list_has_everyone_by_address),
-        cmocka_unit_test(the_first_entry_that_has_the_address_counts),
+        cmocka_unit_test(with_an_empty_list_clients_are_named_by_address),
+        cmocka_unit_test(the_first_matching_entry_counts),
         cmocka_unit_test(malformed_entries_are_refused),
     };
     return cmocka_run_group_tests_name("mrd_clients", tests, NULL, NULL);

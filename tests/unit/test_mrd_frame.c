@@ -1,5 +1,5 @@
-/* recon/scan/mrd_frame.h: every message's bytes are passed on once and in order, whatever pieces they arrive in;
- * anything that is not a message ends the stream; lengths from outside are counted and never allocated. */
+/* recon/scan/mrd_frame.h: every message is passed on once and in order, in whatever pieces it arrives; anything that is
+ * not a message ends the stream; lengths from outside are counted but never allocated. */
 #include "recon/scan/mrd_frame.h"
 
 #include <setjmp.h>
@@ -59,7 +59,7 @@ static size_t all_messages(uint8_t *to, size_t lengths[16], int *count)
     return used;
 }
 
-/* Feed the stream in pieces of `piece` bytes: the output equals the input, cut at the ends of its messages. */
+/* Feed the stream in pieces of `piece` bytes: the output must equal the input, split at the ends of its messages. */
 static void fed_in_pieces_of(size_t piece)
 {
     static uint8_t stream[8192], seen[8192];
@@ -115,7 +115,7 @@ static void an_unknown_number_ends_the_stream(void **state)
     assert_non_null(strstr(err_last()->text, "byte 2"));
 }
 
-/* The largest lengths that heads can state neither overflow nor end before their bytes have arrived. */
+/* The largest lengths that a message header can state neither overflow nor end before that many bytes have arrived. */
 static void lengths_of_64_bits_are_only_counted(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* daemon/mrd/mrd_images.h and daemon/queue/live.h: images that are sent while a job makes them. */
+/* daemon/mrd/mrd_images.h and daemon/queue/live.h: images that are sent while their job still runs. */
 #include "daemon/mrd/mrd_images.h"
 #include "gridding/base/err.h"
 #include "tests/unit/folder.h"
@@ -24,10 +24,10 @@ struct fixture {
     char folder[FOLDER];
     struct core core;
     struct mrd_images images;
-    int pair[2]; /* the session's end, its client's */
+    int pair[2]; /* the session's end, and its client's end */
     struct mrd_line line;
-    uint8_t result[RESULT]; /* a header, three images, and the end, as far as the sender knows them */
-    int file;               /* of the result */
+    uint8_t result[RESULT]; /* a header, three images and the closing message, as far as the sender reads them */
+    int file;               /* descriptor of the result file */
 };
 
 static int setup(void **state)
@@ -61,7 +61,7 @@ static int teardown(void **state)
     return result;
 }
 
-/* A worker appends images up to `count`, and they are announced. */
+/* As a worker does: append images up to `count`, and announce them. */
 static void images_append(struct fixture *f, int count)
 {
     int64_t shown = -1;
@@ -73,7 +73,7 @@ static void images_append(struct fixture *f, int count)
     live_show(f->core.live, ID, count * IMAGE);
 }
 
-/* What the client has got is so many bytes of the images and their end. */
+/* The client must have received so many bytes of the images, and the closing message. */
 static void client_expects(struct fixture *f, int64_t from, int64_t bytes)
 {
     uint8_t got[RESULT];
@@ -83,7 +83,7 @@ static void client_expects(struct fixture *f, int64_t from, int64_t bytes)
     assert_int_equal(recv(f->pair[1], got, sizeof got, 0), -1);
 }
 
-static void images_follow_as_they_are_announced(void **state)
+static void images_are_sent_as_they_are_announced(void **state)
 {
     struct fixture *f = *state;
     bool sent = false;
@@ -104,7 +104,7 @@ static void images_follow_as_they_are_announced(void **state)
     client_expects(f, 2 * IMAGE, IMAGE + 2);
 }
 
-static void without_early_images_all_follow_at_the_end(void **state)
+static void without_early_images_all_are_sent_at_the_end(void **state)
 {
     struct fixture *f = *state;
     bool sent = false;
@@ -113,7 +113,7 @@ static void without_early_images_all_follow_at_the_end(void **state)
     client_expects(f, 0, RESULT - HEAD);
 }
 
-static void a_result_that_differs_is_told(void **state)
+static void a_result_that_differs_from_sent_images_is_an_error(void **state)
 {
     struct fixture *f = *state;
     bool sent = false;
@@ -123,11 +123,11 @@ static void a_result_that_differs_is_told(void **state)
     assert_int_equal(pwrite(f->file, "x", 1, HEAD + 2 * IMAGE - 1), 1);
     assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, RESULT, &sent), ERR_INTERNAL);
     assert_false(sent);
-    /* One that is shorter than what was sent, as well. */
+    /* A result that is shorter than what was already sent. */
     assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, HEAD + IMAGE, &sent), ERR_INTERNAL);
 }
 
-static void no_more_is_believed_than_there_is(void **state)
+static void announced_sizes_are_limited_by_the_file(void **state)
 {
     struct fixture *f = *state;
     images_append(f, 1);
@@ -151,7 +151,7 @@ static void a_session_that_has_ended_has_no_file(void **state)
     assert_true(mrd_images_flush(&f->images, &f->line));
 }
 
-/* Without an eventfd, the caller wakes who waits; the entry ends with its last holder, its file may be closed before.
+/* Without an eventfd, the caller wakes the waiters. The entry ends with its last holder; its file may be closed before.
  */
 static void an_entry_lasts_as_long_as_its_holders(void **state)
 {
@@ -174,11 +174,11 @@ static void an_entry_lasts_as_long_as_its_holders(void **state)
     live_close(f->core.live, id);
     assert_false(live_hold(f->core.live, id));
     assert_int_equal(live_file(f->core.live, id, &shown), -1);
-    assert_false(live_show(f->core.live, ID, 0)); /* that of a session has an eventfd */
+    assert_false(live_show(f->core.live, ID, 0)); /* a session's entry has an eventfd */
 }
 
-/* A client that takes nothing: what fits is sent, and the rest when there is room. */
-static void pushing_does_not_wait(void **state)
+/* A client does not read: what fits into the socket is sent, and the rest when there is room again. */
+static void sending_does_not_block(void **state)
 {
     struct fixture *f = *state;
     enum { MANY = 400 * IMAGE };
@@ -210,13 +210,13 @@ static void pushing_does_not_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(images_follow_as_they_are_announced, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_early_images_all_follow_at_the_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_result_that_differs_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_more_is_believed_than_there_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(images_are_sent_as_they_are_announced, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_early_images_all_are_sent_at_the_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_result_that_differs_from_sent_images_is_an_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(announced_sizes_are_limited_by_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_session_that_has_ended_has_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(an_entry_lasts_as_long_as_its_holders, setup, teardown),
-        cmocka_unit_test_setup_teardown(pushing_does_not_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(sending_does_not_block, setup, teardown),
     };
     signal(SIGPIPE, SIG_IGN); /* as in the daemon */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* Damaged scan files: whatever the damage, the result is a scan or a failure of the file, and the same each time.
  *
- * MRIRECON_MUTANTS=N makes N of each file instead of 30, from MRIRECON_MUTANTS_FROM on (0): the same on every run.
- * MRIRECON_MUTANTS_OF=NAME takes one of the files. MRIRECON_MUTANTS_ONCE=1 reads each mutant once, by a process forked
- * from one template, which makes large numbers affordable. */
+ * MRIRECON_MUTANTS=N makes N mutants of each file instead of 30, starting with number MRIRECON_MUTANTS_FROM (0); a
+ * mutant depends only on its number. MRIRECON_MUTANTS_OF=NAME takes one of the files. MRIRECON_MUTANTS_ONCE=1 reads
+ * each mutant once, by a process forked from one template, which makes large numbers affordable. */
 #include "tests/unit/decode_fixture.h"
 
 #include <spawn.h>
@@ -38,7 +38,7 @@ static void mutate(char *mutant, size_t bytes, uint64_t seed)
     }
 }
 
-/* The result of a decoder for a file. */
+/* A decoder's result for a file. */
 struct answer {
     int rc;
     char text[sizeof((struct err *)NULL)->text];
@@ -61,7 +61,7 @@ static bool answers_same(const struct answer *a, const struct answer *b)
                            memcmp(a->scan.header, b->scan.header, a->scan.header->total_bytes) == 0));
 }
 
-/* The answer is a scan (checked by scan_open) or a failure of "the file" with a sentence. */
+/* The answer must be a scan that scan_open() accepts, or a failure of "the file" with a sentence. */
 static void answer_check(const struct answer *answer, const char *what, uint64_t number)
 {
     if (answer->rc == 0 && answer->scan.header->readouts < 1)
@@ -77,7 +77,7 @@ static int file_of(const char *bytes, size_t length)
     return fd;
 }
 
-/* Counts of the mutants' results. */
+/* Counts of results. */
 struct tally {
     unsigned scans, failures, deaths, differ, refusals;
 };
@@ -91,7 +91,7 @@ static void tally_add(struct tally *tally, const char *what, uint64_t number, co
     tally->deaths += answer->rc == ERR_DECODER_DIED;
 }
 
-/* Decoded by a fresh process, and by two that were started in advance and have used their memory before. */
+/* Decode with a fresh process, and with two pre-started ones that have already used their memory. */
 static void mutant_try(const struct place *p, const char *what, uint64_t number, int fd, struct tally *tally)
 {
     struct answer answer[3];
@@ -106,7 +106,7 @@ static void mutant_try(const struct place *p, const char *what, uint64_t number,
         same = same && answers_same(&answer[0], &answer[i]);
     }
     if (!same)
-        print_message("# %s %llu: other answers to the same file: %s / %s / %s\n", what, (unsigned long long)number,
+        print_message("# %s %llu: different answers to the same file: %s / %s / %s\n", what, (unsigned long long)number,
                       answer[0].rc ? answer[0].text : "a scan", answer[1].rc ? answer[1].text : "a scan",
                       answer[2].rc ? answer[2].text : "a scan");
     tally->differ += !same;
@@ -270,7 +270,7 @@ static void damaged_arrays_are_packed_or_refused(void **state)
     assert_true(!is_wanted("pack") || (tally.scans > 0 && tally.refusals > 0));
 }
 
-static void truncated_files_are_told(void **state)
+static void truncated_files_are_reported(void **state)
 {
     enum { CUTS = 50 };
     static const char *const bases[] = {"plain", "contiguous_new_format", "stream"};
@@ -293,7 +293,7 @@ static void truncated_files_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(truncated_files_are_told),
+        cmocka_unit_test(truncated_files_are_reported),
         cmocka_unit_test(a_damaged_file_has_one_answer),
         cmocka_unit_test(damaged_arrays_are_packed_or_refused),
     };

@@ -13,10 +13,10 @@ int main(void)
         cmocka_unit_test(the_same_bits_for_any_number_of_threads),
         cmocka_unit_test(a_kepler_orbit_closes),
         cmocka_unit_test(energy_and_momentum_are_kept),
-        cmocka_unit_test(an_evaluation_can_be_stopped),
+        cmocka_unit_test(an_evaluation_can_be_canceled),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
-        cmocka_unit_test(bodies_too_near_each_other_are_told),
-        cmocka_unit_test(meshes_have_small_factors),
+        cmocka_unit_test(bodies_too_close_together_are_reported),
+        cmocka_unit_test(mesh_sizes_have_small_factors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void problem_make(struct problem *p)
     p->image = malloc(p->pixels * (size_t)p->batch * sizeof *p->image);
     assert_true(p->k && p->w && p->image);
     for (size_t m = 0; m < p->samples; m++) {
-        double centred = m % 4 ? 1 : 0.1; /* a dense centre, as MRI has it */
+        double centred = m % 4 ? 1 : 0.1; /* a dense centre, as in MRI */
         for (int d = 0; d < p->dim; d++)
             p->k[m * (size_t)p->dim + (size_t)d] = (float)(centred * (uniform_next(&seed) - 0.5));
         p->w[m] = p->weighted ? (float)(0.1 + uniform_next(&seed)) : 1;
@@ -56,7 +56,7 @@ static double phase(const struct problem *p, size_t m, size_t r)
     return 2 * 3.14159265358979323846 * (turns - floor(turns));
 }
 
-/* Relative l2 distance of `got` from the double sums, image by image; the largest. */
+/* Relative l2 distance of `got` from the double sums; the largest over the images. */
 static double error_of(const struct problem *p, const struct c32 *got)
 {
     double worst = 0;
@@ -152,7 +152,7 @@ static double complex_dot(const struct c32 *a, const struct c32 *b, size_t count
     return re;
 }
 
-/* <N a, b> = <a, N b>, <a, N a> >= 0, in place, and the same bits with any number of threads. */
+/* <N a, b> = <a, N b>, <a, N a> >= 0, also in place, and the same bits with any number of threads. */
 static void test_hermitian_and_repeatable(void **state)
 {
     (void)state;
@@ -209,7 +209,8 @@ static void test_bad_input(void **state)
     dev_free(dev);
 }
 
-/* Operators of one size can share one's grids: with the other's kernel it gives the other's result, to the bit. */
+/* Operators of the same size can share one set of grids: after exchanging kernels, one gives the other's result, bit
+ * for bit. */
 static void test_kernels_are_exchanged(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* The NUFFT against direct sums in double precision. */
 #include "tests/unit/nufft_fixture.h"
 
-/* Adjoint and forward of one problem against the oracle, every transform of the batch, and one against the other. */
+/* Compare adjoint and forward of a problem with the oracle, for every transform of the batch, and with each other. */
 static void check_problem(const struct problem *p)
 {
     struct dev *dev;
@@ -18,8 +18,8 @@ static void check_problem(const struct problem *p)
     assert_int_equal(nufft_set_weights(plan, w), 0);
     assert_int_equal(nufft_adjoint(plan, p->batch, data, image), 0);
     assert_int_equal(nufft_forward(plan, p->batch, x, y), 0);
-    /* The plan's own error estimate. Forward, the error of samples at one place is one random number: that it exceeds
-     * three times its root mean square has a probability of exp(-9). */
+    /* The plan's own error estimate. For the forward transform, the error of samples at a single position is one random
+     * number, which exceeds three times its root mean square with a probability of exp(-9). */
     const double allowed = info.expected_error, allowed_forward = (p->spread == ONE_PLACE ? 3 : 1) * allowed;
     for (size_t b = 0; b < batch; b++) {
         double adjoint = adjoint_error(p, k, w, data + b * p->samples, image + b * pixels);
@@ -28,12 +28,13 @@ static void check_problem(const struct problem *p)
             fail_msg("dim %d n %d width %d oversampling %g: adjoint %.3g, forward %.3g, expected %.3g", p->dim, p->n[0],
                      info.width, info.oversampling, adjoint, forward, info.expected_error);
     }
-    /* <A^H d, x> = <d, A x>: both sides are the same sums in another order; float32 leaves some 1e-6 of their size. */
+    /* <A^H d, x> = <d, A x>: both sides are the same sums in a different order; float32 leaves about 1e-6 of their
+     * size. */
     double left = dot_re(batch * pixels, image, x), right = dot_re(batch * p->samples, data, y);
     double size = sqrt(dot_re(batch * pixels, image, image) * dot_re(batch * pixels, x, x));
     if (!(fabs(left - right) < 3e-6 * size))
         fail_msg("not adjoint: %.9g and %.9g, scale %.3g", left, right, size);
-    /* Squares: the same image, squared and summed, on top of what is there. */
+    /* Squares: the same image, squared and added to what the output already contains. */
     float *squares = calloc(pixels, sizeof *squares);
     squares[0] = 5;
     assert_int_equal(nufft_adjoint_squares(plan, p->batch, data, squares), 0);
@@ -80,8 +81,8 @@ static void every_tolerance(void **unused)
     }
 }
 
-/* Every plan does both transforms; one for the forward transform, whose samples cost less, takes a wider kernel on a
- * smaller grid. */
+/* Every plan does both transforms. A plan made for the forward transform, where a sample costs less, uses a wider
+ * kernel on a smaller grid. */
 static void every_purpose(void **unused)
 {
     (void)unused;
@@ -139,7 +140,7 @@ static void radial_kernel(void **unused)
     }
 }
 
-static void places_at_the_edge(void **unused)
+static void positions_at_the_edge(void **unused)
 {
     (void)unused;
     struct problem p = {2, {32, 15, 1}, 1, 400, EDGES, NUFFT_SEPARABLE, 1e-5, 0, 0, 2};
@@ -152,7 +153,8 @@ static void places_at_the_edge(void **unused)
     check_problem(&plate);
 }
 
-/* 60,000 samples in one bin: cut into parts, and still right (looked at on few pixels: the oracle is slow). */
+/* 60,000 samples in one bin: it is divided into parts. The sums are checked at few pixels, because the oracle is
+ * slow. */
 static void heavy_bin(void **unused)
 {
     (void)unused;
@@ -195,7 +197,7 @@ static void same_bits_for_any_threads(void **unused)
         }
 }
 
-/* The convolution is symmetric, and at one lone sample it is the kernel's own sum of squares. */
+/* The convolution is symmetric, and for a single sample it is the kernel's own sum of squares. */
 static void convolution(void **unused)
 {
     (void)unused;
@@ -342,7 +344,7 @@ int main(void)
         cmocka_unit_test(every_purpose),
         cmocka_unit_test(every_batch),
         cmocka_unit_test(radial_kernel),
-        cmocka_unit_test(places_at_the_edge),
+        cmocka_unit_test(positions_at_the_edge),
         cmocka_unit_test(heavy_bin),
         cmocka_unit_test(same_bits_for_any_threads),
         cmocka_unit_test(convolution),

@@ -1,9 +1,9 @@
-/* Adjoints in parts (gridding/nufft/nufft_parts.h): against direct sums in double precision, against the whole, as the
- * transpose of the forward transform, the same bits, and bad input. */
+/* Adjoints in parts (gridding/nufft/nufft_parts.h): compared with direct sums in double precision and with the whole
+ * adjoint; the transpose of the forward transform; the same bits; and bad input. */
 #include "gridding/nufft/nufft_parts.h"
 #include "tests/unit/nufft_fixture.h"
 
-/* What a problem has, and an adjoint of it in `count` parts. */
+/* A problem's data, and its adjoint in `count` parts. */
 struct divided {
     const struct problem *problem;
     struct dev *dev;
@@ -24,7 +24,7 @@ static void divided_make(struct divided *d, const struct problem *p, int count, 
     d->data = make_values((size_t)p->batch * p->samples, 3);
     d->plan = make_plan(d->dev, p, d->k);
     assert_int_equal(nufft_set_weights(d->plan, d->w), 0);
-    for (int i = 1; i <= count; i++) /* halves of what is left */
+    for (int i = 1; i <= count; i++) /* each part is half of the remainder */
         d->first[i] = i == count ? p->samples : d->first[i - 1] + (p->samples - d->first[i - 1]) / 2;
     if (nufft_parts_create(&d->parts, d->plan, p->batch, count, d->first, d->k, d->w) != 0)
         fail_msg("%s", err_last()->text);
@@ -40,7 +40,7 @@ static void divided_free(struct divided *d)
     dev_free(d->dev);
 }
 
-/* Add the parts that are left, up to `end`. */
+/* Add the remaining parts up to `end`. */
 static void add_until(struct divided *d, int end)
 {
     const struct problem *p = d->problem;
@@ -78,12 +78,12 @@ static void check(const struct problem *p, int count, bool weighted)
                      info.expected_error);
     }
     assert_memory_equal(image, again, batch * pixels * sizeof *image);
-    /* <A^H d, x> = <d, A x>: the same sums in another order; float32 leaves some 1e-6 of their size. */
+    /* <A^H d, x> = <d, A x>: the same sums in a different order; float32 leaves about 1e-6 of their size. */
     assert_int_equal(nufft_forward(d.plan, p->batch, x, y), 0);
     const double left = dot_re(batch * pixels, image, x), right = dot_re(batch * p->samples, d.data, y);
     const double size = sqrt(dot_re(batch * pixels, image, image) * dot_re(batch * pixels, x, x));
     assert_true(fabs(left - right) < 3e-6 * size);
-    /* One part is the whole, bit for bit. */
+    /* One part equals the whole, bit for bit. */
     assert_int_equal(nufft_adjoint(d.plan, p->batch, d.data, whole), 0);
     if (count == 1)
         assert_memory_equal(image, whole, batch * pixels * sizeof *image);
@@ -113,7 +113,7 @@ static void every_division(void **unused)
     check(&crowded, 4, true);
 }
 
-/* Squares, on top of what is there; and the same bits for any number of threads, and after a beginning that was
+/* Squares are added to the output; bits are the same for any number of threads, and after a start that was
  * abandoned. */
 static void squares_and_threads(void **unused)
 {
@@ -175,7 +175,7 @@ static void bad_input(void **unused)
     d.k[2 * 70] = NAN;
     assert_int_equal(nufft_parts_create(&none, d.plan, 1, 2, d.first, d.k, NULL), ERR_TRAJ_NONFINITE);
     assert_null(none);
-    /* Not all parts are there. */
+    /* Some parts are missing. */
     assert_int_equal(nufft_parts_begin(d.parts), 0);
     add_until(&d, 1);
     assert_int_equal(nufft_parts_image(d.parts, image), ERR_INTERNAL);

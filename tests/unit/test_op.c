@@ -87,8 +87,8 @@ static void encoding_close(struct encoding *e)
     dev_free(e->dev);
 }
 
-/* The NUFFT's forward is its adjoint's transpose but for rounding (1e-6); A'A by two NUFFTs errs by the tolerance of
- * each, and so does the Toeplitz operator. */
+/* The NUFFT's forward is its adjoint's transpose up to rounding (1e-6); A'A computed by two NUFFTs errs by the
+ * tolerance of each, and so does the Toeplitz operator. */
 static void test_nufft(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void test_nufft(void **state)
     encoding_close(&e);
 }
 
-/* Of all coils at once, and of batches that do not divide them. */
+/* All coils at once, and batches that do not divide the number of coils. */
 static void test_sense(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static int refuse(void *context)
     return ++*(int *)context > 2 ? err_set(ERR_CANCELED, "Enough.") : 0;
 }
 
-/* A cancel is seen between the batches of one application. */
+/* A cancel request is noticed between the batches of one application. */
 static void test_sense_is_canceled(void **state)
 {
     (void)state;
@@ -140,8 +140,8 @@ static double decay(const void *of, const double l[3])
     return exp(-0.01 * (l[0] * l[0] + l[1] * l[1]));
 }
 
-/* Making an operator is left where it is asked to. */
-static void test_making_is_canceled(void **state)
+/* Creating an operator can be canceled. */
+static void test_creation_is_canceled(void **state)
 {
     (void)state;
     struct encoding e;
@@ -159,7 +159,7 @@ static void test_making_is_canceled(void **state)
     encoding_close(&e);
 }
 
-/* Coils of a large image, on a device of one, two and three parts: the same bits, and the sum over all coils. */
+/* Coils of a large image on a device of one, two and three parts give the same bits, and their sum over all coils. */
 static void test_sense_is_divided(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void test_sense_is_divided(void **state)
     free(first);
 }
 
-/* A normal operator of a plan has the plan's weights. */
+/* A plan's normal operator uses the plan's weights. */
 static void test_normal_has_the_plans_weights(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ int main(void)
         cmocka_unit_test(test_nufft),
         cmocka_unit_test(test_sense),
         cmocka_unit_test(test_sense_is_canceled),
-        cmocka_unit_test(test_making_is_canceled),
+        cmocka_unit_test(test_creation_is_canceled),
         cmocka_unit_test(test_sense_is_divided),
         cmocka_unit_test(test_normal_has_the_plans_weights),
     };

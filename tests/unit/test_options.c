@@ -23,7 +23,7 @@ static int read_text(struct options *options, const char *text)
     return read_bytes(options, text, strlen(text));
 }
 
-static void values_are_taken(void **state)
+static void values_are_read(void **state)
 {
     (void)state;
     struct options options;
@@ -36,15 +36,15 @@ static void values_are_taken(void **state)
     assert_int_equal(options.job_time_limit, 0);
     assert_int_equal(options.spool_reserve, 1024);
     assert_string_equal(options.port_file, "");
-    assert_int_equal(options.queue_limit, 10000); /* not named: its default */
-    assert_int_equal(options.keep_bytes, -50);    /* half of the disk */
+    assert_int_equal(options.queue_limit, 10000); /* not in the file: its default */
+    assert_int_equal(options.keep_bytes, -50);    /* half of the disk (per cent are stored as negative numbers) */
     assert_int_equal(read_text(&options, "keep-bytes = 100%\n"), 0);
     assert_int_equal(options.keep_bytes, -100);
     assert_int_equal(read_text(&options, "keep-bytes = 20G\n"), 0);
     assert_true(options.keep_bytes == INT64_C(20) << 30);
 }
 
-static void mistakes_name_their_line(void **state)
+static void errors_name_their_line(void **state)
 {
     (void)state;
     static const struct {
@@ -181,8 +181,8 @@ static void help_names_every_option_of_the_sample(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_taken),
-        cmocka_unit_test(mistakes_name_their_line),
+        cmocka_unit_test(values_are_read),
+        cmocka_unit_test(errors_name_their_line),
         cmocka_unit_test(command_line_wins_over_the_file),
         cmocka_unit_test(wrong_command_lines_are_refused),
         cmocka_unit_test(sample_is_the_defaults),

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Samples in clusters `wide` turns across, around places of their own; cluster 0 lies around 0, whose cells wrap. */
+/* Samples in clusters `wide` turns across, each around a position of its own; cluster 0 lies around 0, so its cells
+ * wrap. */
 struct cloud {
     int dim, grid[3], width, tile;
     int clusters;
@@ -47,8 +48,8 @@ static size_t cells_of(const struct cloud *c)
     return (size_t)c->grid[0] * (size_t)c->grid[1] * (size_t)c->grid[2];
 }
 
-/* The packed sums are those of the whole grid to the bit, and outside of the rows the grid is 0: any row one cell short
- * would miss a bin's tile, whose edge cells are rarely all 0. */
+/* The packed sums equal those of the whole grid bit for bit, and the grid is 0 outside the rows. A row that is one cell
+ * short would miss part of a bin's tile, whose edge cells are rarely all 0. */
 static void rows_hold_the_whole_sum(void **state)
 {
     (void)state;
@@ -101,7 +102,7 @@ static void rows_hold_the_whole_sum(void **state)
     }
 }
 
-/* A cluster around 0 touches little of the grid, on both sides of its edge. */
+/* A cluster around 0 touches a small part of the grid, on both sides of its edge. */
 static void rows_of_a_cluster_are_few_and_short(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void rows_of_a_cluster_are_few_and_short(void **state)
     struct range_rows *rows;
     assert_int_equal(range_bins_create(&bins, c.dim, c.grid, c.width, tile, c.count, k, 1), 0);
     assert_int_equal(range_rows_create(&rows, bins), 0);
-    /* Bins of 8 or 9 cells on both sides of 0, and a halo of 3: 21 cells an axis. */
+    /* Bins of 8 or 9 cells on both sides of 0, and a halo of 3: 21 cells per axis. */
     assert_in_range(rows->count, 1, 21 * 21);
     assert_in_range(rows->cells, 1, 21 * 21 * 21);
     assert_in_range(rows->row[0].first, 100, 119);
@@ -154,7 +155,7 @@ static void expect(const struct cloud *c, double beta, bool radial, const float 
     }
 }
 
-/* Values are given in the order asked for; transforms come out in passes. */
+/* Values are given in the requested order; transforms are computed in passes. */
 static void sums_are_those_of_the_kernel(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void sums_are_those_of_the_kernel(void **state)
                     norm += pow(cells[2 * cell], 2) + pow(cells[2 * cell + 1], 2);
                 }
         }
-        assert_true(sqrt(error / norm) < 2e-6); /* float32 sums of up to some hundred values */
+        assert_true(sqrt(error / norm) < 2e-6); /* float32 sums of up to a few hundred values */
         free(cells);
         free(data);
         free(values);
@@ -216,7 +217,7 @@ static void sums_are_those_of_the_kernel(void **state)
 
 enum { BINS = 300 };
 
-/* Bins of a centre-dense scan: a few hold much. */
+/* Bins of a scan with a dense centre: a few contain most samples. */
 static uint32_t fill_bins(uint32_t *first, uint64_t seed)
 {
     uint32_t largest = 0;
@@ -237,7 +238,7 @@ static void depth_is_the_least_that_keeps_enough(void **state)
     for (uint64_t seed = 1; seed < 20; seed++) {
         uint32_t largest = fill_bins(first, seed);
         size_t past = 0;
-        for (uint32_t i = 0; i < first[BINS]; i++) { /* sample by sample, by its rank in its bin */
+        for (uint32_t i = 0; i < first[BINS]; i++) { /* per sample, by its rank in its bin */
             int b = 0;
             while (first[b + 1] <= i)
                 b++;
@@ -256,13 +257,13 @@ static void depth_is_the_least_that_keeps_enough(void **state)
     }
 }
 
-/* The model reproduces the measurements at the probes, and its choice is as good as trying every depth. */
-static void the_depth_chosen_costs_least(void **state)
+/* The model reproduces the measurements at the probes, and its choice costs no more than the best of all depths. */
+static void the_chosen_depth_costs_least(void **state)
 {
     (void)state;
     uint32_t first[BINS + 1], largest = fill_bins(first, 3);
     const double all = first[BINS], some = all / 4;
-    /* seconds a sample: the CPU is this many times slower than the GPU; and what any overflow costs */
+    /* The CPU's time per sample relative to the GPU's, and the fixed cost of any overflow in seconds. */
     static const double slower[] = {0.5, 1, 3, 20, 100}, fixed[] = {0, 1e-5, 1e-3};
     bool none = false, much = false;
     for (int i = 0; i < 15; i++) {
@@ -284,7 +285,7 @@ static void the_depth_chosen_costs_least(void **state)
         none = none || depth == largest;
         much = much || overflow_count(first, BINS, depth) > all / 3;
     }
-    assert_true(none && much); /* the cases differ */
+    assert_true(none && much); /* the cases cover both choices */
 }
 
 int main(void)
@@ -292,7 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_hold_the_whole_sum),      cmocka_unit_test(rows_of_a_cluster_are_few_and_short),
         cmocka_unit_test(sums_are_those_of_the_kernel), cmocka_unit_test(depth_is_the_least_that_keeps_enough),
-        cmocka_unit_test(the_depth_chosen_costs_least),
+        cmocka_unit_test(the_chosen_depth_costs_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
-/* The table of kinds accepts exactly what the engine accepts: every boundary of every parameter of gridding, in all
- * combinations, is put to the check and to the engine. */
+/* The table of kinds accepts exactly what the engine accepts: every limit of every gridding parameter, in all
+ * combinations, is passed to both. */
 #include "tests/unit/recon_fixture.h"
 
 #include "gridding/nufft/nufft.h"
 
 static const struct kind *kind;
 
-/* The least and largest numbers that the table takes, and the first beyond them; "auto"; what splits a rule. */
+/* The smallest and largest numbers that the table accepts, the first beyond them, "auto", and both sides of each rule's
+ * limit. */
 static const char *const tolerances[] = {"1e-6", "2e-6", "1e-4", "7e-4", "9e-4", "1e-3", "1e-1", NULL};
 static const char *const widths[] = {"auto", "2", "3", "4", "5", "7", "9", "10", NULL};
 static const char *const oversamplings[] = {"auto",  "1.125",  "1.2",  "1.25", "1.4999", "1.5000",
@@ -20,7 +21,7 @@ static void put(struct param_values *values, const char *name, const char *text)
         fail_msg("%s", err_last()->text);
 }
 
-/* Make a plan with these numbers, as recon/mri/recon_plan.c hands them on. */
+/* Make a plan with these numbers, as recon/mri/recon_plan.c does. */
 static int engine(const struct param_values *values, const int n[3], struct nufft_info *info)
 {
     static const float k[] = {0, 0, 0, 0.25f, -0.5f, 0.125f};
@@ -96,7 +97,7 @@ static void the_check_and_the_engine_agree(void **state)
                     put(&values, "kernel", kernels[k]);
                     agree(&values, counts);
                 }
-    /* Both answers are frequent: neither side gives one answer to everything. */
+    /* Both answers occur often, so neither side gives a constant answer. */
     assert_true(counts[0] > 200 && counts[1] > 500);
     param_values_init(kind, &values);
     for (int d = 0; depths[d]; d++)
@@ -107,7 +108,7 @@ static void the_check_and_the_engine_agree(void **state)
         }
 }
 
-/* The table's ranges are the engine's: one step further is refused by both. */
+/* The table's ranges are the engine's: one step beyond is refused by both. */
 static void the_ranges_are_the_engines(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void the_ranges_are_the_engines(void **state)
     }
 }
 
-/* Accepted values go through the whole pipeline, with the requested grid. */
+/* Accepted values pass through the whole pipeline, with the requested grid. */
 static void accepted_parameters_make_an_image(void **state)
 {
     (void)state;
@@ -178,7 +179,7 @@ static void accepted_parameters_make_an_image(void **state)
 }
 
 /* In three dimensions a radial kernel gets the larger grid that it needs, and the report says so. */
-static void a_radial_kernel_in_three_dimensions_gets_its_grid(void **state)
+static void a_radial_kernel_in_3d_gets_a_larger_grid(void **state)
 {
     (void)state;
     struct flat flat;
@@ -197,7 +198,7 @@ static void a_radial_kernel_in_three_dimensions_gets_its_grid(void **state)
     flat_free(&flat);
 }
 
-static void jobs_of_earlier_versions_are_understood(void **state)
+static void jobs_of_earlier_versions_are_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -223,7 +224,7 @@ static void jobs_of_earlier_versions_are_understood(void **state)
     }
 }
 
-static void a_refusal_says_how_to_go_on(void **state)
+static void a_refusal_names_the_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -252,9 +253,9 @@ int main(void)
         cmocka_unit_test(the_check_and_the_engine_agree),
         cmocka_unit_test(the_ranges_are_the_engines),
         cmocka_unit_test(accepted_parameters_make_an_image),
-        cmocka_unit_test(a_radial_kernel_in_three_dimensions_gets_its_grid),
-        cmocka_unit_test(jobs_of_earlier_versions_are_understood),
-        cmocka_unit_test(a_refusal_says_how_to_go_on),
+        cmocka_unit_test(a_radial_kernel_in_3d_gets_a_larger_grid),
+        cmocka_unit_test(jobs_of_earlier_versions_are_accepted),
+        cmocka_unit_test(a_refusal_names_the_accepted_values),
     };
     return cmocka_run_group_tests_name("parameters", tests, fresh, done);
 }

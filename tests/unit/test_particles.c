@@ -28,7 +28,7 @@ static int memory_create(void)
     return fd;
 }
 
-/* Cut and sealed as decode_file() does, and opened. */
+/* Shrink and seal the memory file as decode_file() does, and open it. */
 static int memory_open(struct particles *p, int fd)
 {
     struct particles_header head;
@@ -90,7 +90,7 @@ static void test_pqr(void **state)
     assert_true(p.header->box_length[0] == 30 && p.header->box_length[2] == 32.5 && !p.header->box_placed);
     assert_null(p.mass);
     particles_close(&p);
-    /* Several frames, and boxes that are none. */
+    /* Several frames, and CRYST1 records that state no box. */
     p = read_text(particles_pqr_decode, "CRYST1 0 0 0 90 90 90 P 1 1\nMODEL 1\nATOM 1 C A 1 0 0 0 1 1\nENDMDL\n"
                                         "MODEL 2\nATOM 1 C A 1 0 0 1 2 1\nENDMDL\nEND\n");
     assert_int_equal(p.frames, 2);
@@ -147,7 +147,7 @@ static void test_pdb(void **state)
     (void)state;
     struct particles_wanted wanted = {.charges = PARTICLES_CHARGES_BFACTOR, .needed = 1U << PARTICLE_CHARGE};
     struct particles p = read_bytes(particles_pdb_decode, pdb, strlen(pdb), &wanted);
-    assert_int_equal(p.count, 3); /* of alternative locations, the first */
+    assert_int_equal(p.count, 3); /* the first of the alternative locations */
     assert_int_equal(p.header->ignored, 1);
     assert_true(p.position[0] == 11.104 && p.charge[0] == -0.5 && p.charge[1] == 2 && p.charge[2] == 0.1);
     assert_int_equal(p.element[0], 6);
@@ -317,7 +317,7 @@ static void test_open_refuses(void **state)
     }
 }
 
-/* ---- which format ---- */
+/* ---- recognising the format ---- */
 
 static void sniffed(const char *bytes, size_t length, const char *expected)
 {
@@ -357,7 +357,7 @@ static void test_sniff(void **state)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         sniffed(files[i].text, strlen(files[i].text), files[i].format);
-    /* A kind that does not support a format names those that it supports. */
+    /* If a kind does not support a format, the error lists those that it supports. */
     static const struct kind_input few[] = {{"pqr", "", "", ""}, {.name = NULL}};
     const char *format = NULL;
     int fd = memory_create();

@@ -1,4 +1,4 @@
-/* Phantoms: k-space against areas, a raster's double sum and each other; coils; the true image. */
+/* Phantoms: k-space compared with areas, with a raster's double sum and with each other; coils; the true image. */
 #include "clients/phantom.h"
 #include "gridding/base/err.h"
 
@@ -26,7 +26,8 @@ static double complex one(const struct phantom *phantom, double kx, double ky, d
     return data.re + I * data.im;
 }
 
-/* At k = 0 stands the sum of value times area: 2-D pi a b / 4 of the table's semi-axes, 3-D pi/6 a b c, in pixels. */
+/* The value at k = 0 is the sum of value times area: in 2-D pi a b / 4 of the table's semi-axes, in 3-D pi/6 a b c, in
+ * pixels. */
 static void test_areas(void **state)
 {
     (void)state;
@@ -48,9 +49,9 @@ static void test_areas(void **state)
     phantom_free(phantom);
 }
 
-/* The direction of rotation of parts, in the classic figure with y upwards: the left ventricle, at x = -0.22 halves,
- * leans to the left at its top, so 0.35 halves from its middle it is at x = -0.22 -+ 0.35 sin 18 degrees. The
- * ventricles are 0 in brain of 0.2. */
+/* The direction of rotation, in the classic figure with y upwards: the left ventricle, at x = -0.22 half-widths, leans
+ * to the left at its top, so 0.35 half-widths from its middle it is at x = -0.22 -+ 0.35 sin 18 degrees. The
+ * ventricles' value is 0, that of the brain 0.2. */
 static void test_turn(void **state)
 {
     (void)state;
@@ -61,7 +62,7 @@ static void test_turn(void **state)
     phantom_free(phantom);
 }
 
-/* The closed forms near 0 meet their series: no step where they take over (float32 rounding is 6e-8). */
+/* The closed forms near 0 agree with their series: no step at the transition (float32 rounding is 6e-8). */
 static void test_continuity(void **state)
 {
     (void)state;
@@ -69,7 +70,7 @@ static void test_continuity(void **state)
         struct phantom *phantom = make(PHANTOM_ASYMMETRIC, dim, 64, 64, 64, NAN, 1);
         double complex before = one(phantom, 0, 0, 0);
         double scale = cabs(before);
-        /* The largest rate of change is 2 pi 64 |x| max < 2 pi 32 per unit of k. */
+        /* The largest slope is 2 pi 64 |x| max < 2 pi 32 per unit of k. */
         for (double k = 0; k < 2e-3; k += 1e-6) {
             double complex here = one(phantom, k, -0.5 * k, 0.25 * k);
             assert_true(cabs(here - before) < scale * (2 * M_PI * 32 * 1.2e-6 + 2e-7));
@@ -79,11 +80,11 @@ static void test_continuity(void **state)
     }
 }
 
-/* A midpoint sum over a raster `fine` times finer than the pixels. Its error is that of pixels cut by an outline, whose
- * signs are random: value * cell * sqrt(cut cells) with cut cells ~ outline / cell. 2-D, N 32, 16 times: cells of 1/256
- * pixel^2, outlines of ~200 pixels = 3200 cells: 0.3 * 57 / 256 = 0.07; allowed is five times this. 3-D, N 16, 8 times:
- * cells 1/512, surfaces ~800 pixels^2 = 51,000 cells: 0.3 * 226 / 512 = 0.13. The values compared are up to several
- * hundred. */
+/* A midpoint sum over a raster `fine` times finer than the pixels. Its error comes from pixels that an outline cuts,
+ * with random signs: value * cell * sqrt(cut cells) with cut cells ~ outline / cell. 2-D, N 32, 16 times: cells of
+ * 1/256 pixel^2, outlines of ~200 pixels = 3200 cells: 0.3 * 57 / 256 = 0.07; allowed is five times this. 3-D, N 16, 8
+ * times: cells 1/512, surfaces ~800 pixels^2 = 51,000 cells: 0.3 * 226 / 512 = 0.13. The values compared are up to
+ * several hundred. */
 static void check_raster(enum phantom_kind kind, int dim, int n, int fine, int coils, double tolerance)
 {
     struct phantom *phantom = make(kind, dim, n, n, n, NAN, coils);
@@ -135,7 +136,7 @@ static void test_raster(void **state)
     check_raster(PHANTOM_ASYMMETRIC, 3, 16, 8, 5, 0.65);
 }
 
-/* A cut through the 3-D object is the object at that height. */
+/* A cut through the 3-D object equals the object at that height. */
 static void test_cut(void **state)
 {
     (void)state;
@@ -167,12 +168,12 @@ static void test_coils(void **state)
                 apart = fmax(apart, fabs(first * sqrt(coils) - hypot(re, im) * sqrt(coils)));
                 assert_true(fabs(sum - 1) < 1e-12);
             }
-            assert_true(coils == 1 || apart > 0.3); /* the coils see differently */
+            assert_true(coils == 1 || apart > 0.3); /* the coils' images differ */
             phantom_free(phantom);
         }
 }
 
-/* No flip, transposition or rotation by 90 degrees brings the asymmetric object near itself: difference over norm >
+/* No flip, transposition or rotation by 90 degrees maps the asymmetric object close to itself: difference over norm >
  * 0.25. */
 static void check_asymmetric(int dim)
 {
@@ -214,7 +215,7 @@ static void test_truth(void **state)
     assert_int_equal(phantom_truth(phantom, false, image), 0);
     for (int i = 0; i < 20 * 17; i += 13) {
         double complex sum = 0;
-        /* Places at half the spacing 1 / N: 40 x 34 of them. */
+        /* Positions at half the spacing 1 / N: 40 x 34 of them. */
         for (int ky = -17; ky < 17; ky++)
             for (int kx = -20; kx < 20; kx++)
                 if (kx * kx / 1600.0 + ky * ky / 1156.0 < 0.25)
@@ -232,7 +233,8 @@ static void test_truth(void **state)
     assert_non_null(volume);
     for (int cylinder = 0; cylinder < 2; cylinder++) {
         assert_int_equal(phantom_truth(phantom, cylinder, volume), 0);
-        /* z 0, (x, y) = (0, -0.3) of the field of view: 0.2 in the phantom; x 0, y 0.8 halves: outside. */
+        /* At z = 0, (x, y) = (0, -0.3) half-widths the phantom's value is 0.2; x = 0, y = 0.8 half-widths is
+         * outside. */
         assert_true(fabs(volume[(20 * 48 + 24 - 14) * 48 + 24] - 0.2) < 0.05);
         assert_true(volume[(20 * 48 + 2) * 48 + 2] < 0.03);
     }

@@ -1,7 +1,6 @@
-/* Plans of the NUFFT on the CPU at random: none errs by more than it expects (nufft_info.expected_error), whatever the
- * samples' places and values and the scale of both.
- *
- *   test_plans [PLANS [SEED [all]]]   40 plans by default; the worst one is told, or all */
+/* Random NUFFT plans on the CPU: no error exceeds the plan's estimate (nufft_info.expected_error), for any positions
+ * and values of samples and any scale of both.  test_plans [PLANS [SEED [all]]]   40 plans by default; the worst one is
+ * printed, or all */
 #include "gridding/base/err.h"
 #include "tests/plans.h"
 #include "tests/unit/allocate.h"
@@ -10,7 +9,7 @@
 
 static struct plan_search search = {.plans = 40, .seed = 4711, .least_scale = 1e-35};
 
-static void no_plan_errs_by_more_than_it_expects(void **state)
+static void no_error_exceeds_the_plans_estimate(void **state)
 {
     (void)state;
     struct dev *dev;
@@ -22,12 +21,11 @@ static void no_plan_errs_by_more_than_it_expects(void **state)
     if (beyond < 0)
         fail_msg("%s", err_last()->text);
     if (beyond > 0)
-        fail_msg("%d of %d plans err by more than they expect, by up to %.2f times as much", beyond, search.plans,
-                 worst);
+        fail_msg("%d of %d plans exceed their estimated error, by a factor of up to %.2f", beyond, search.plans, worst);
 }
 
-/* Sums of float32 would err by the number of samples times 2^-25 where all have one sign and one place. */
-static void many_samples_in_one_place_do_not_err_more(void **state)
+/* Plain float32 sums would have an error of the number of samples times 2^-25 if all have one sign and one position. */
+static void many_samples_at_one_position_add_no_error(void **state)
 {
     (void)state;
     struct dev *dev;
@@ -61,8 +59,8 @@ int main(int argc, char **argv)
     search.seed = argc > 2 ? strtoull(argv[2], NULL, 10) : search.seed;
     search.all = argc > 3 && strcmp(argv[3], "all") == 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_plan_errs_by_more_than_it_expects),
-        cmocka_unit_test(many_samples_in_one_place_do_not_err_more),
+        cmocka_unit_test(no_error_exceeds_the_plans_estimate),
+        cmocka_unit_test(many_samples_at_one_position_add_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

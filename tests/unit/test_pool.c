@@ -1,5 +1,5 @@
-/* daemon/base/pool.h: every accepted task is run, including those that wait when the pool closes; none after that.
- * Clients take turns. */
+/* daemon/base/pool.h: every accepted task runs, including those still waiting when the pool closes, and none after
+ * that. Clients take turns. */
 #include "daemon/base/pool.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { TASKS = 200, THREADS = 4 };
 struct counted {
     struct pool_task task;
     atomic_int *done;
-    pthread_barrier_t *together; /* NULL: not met */
+    pthread_barrier_t *together; /* NULL: the task does not wait for others */
 };
 
 static void count(struct pool_task *task)
@@ -47,8 +47,8 @@ static void closing_runs_waiting_tasks(void **state)
     assert_int_equal(atomic_load(&done), TASKS);
 }
 
-/* Each of them waits for all the others: with fewer threads than promised, this would never end. */
-static void tasks_run_side_by_side(void **state)
+/* Each task waits for all the others: with fewer threads than promised, this would not return. */
+static void tasks_run_concurrently(void **state)
 {
     struct pool *pool;
     struct counted counted[THREADS];
@@ -66,13 +66,13 @@ static void tasks_run_side_by_side(void **state)
     pthread_barrier_destroy(&together);
 }
 
-/* Tasks that note their client in the order in which they begin. */
+/* Tasks that record their client in the order in which they start. */
 struct noted {
     struct pool_task task;
     char client;
     char *notes;
     atomic_int *used, *running, *most;
-    pthread_barrier_t *gate; /* NULL: it is not waited for */
+    pthread_barrier_t *gate; /* NULL: the task is not held back */
 };
 
 static void note(struct pool_task *task)
@@ -83,7 +83,7 @@ static void note(struct pool_task *task)
         atomic_store(noted->most, running);
     noted->notes[atomic_fetch_add(noted->used, 1)] = noted->client;
     if (noted->gate) {
-        pthread_barrier_wait(noted->gate); /* it has begun */
+        pthread_barrier_wait(noted->gate); /* the task has started */
         pthread_barrier_wait(noted->gate); /* and may end */
     }
     atomic_fetch_sub(noted->running, 1);
@@ -94,7 +94,7 @@ static void clients_take_turns(void **state)
     struct pool *pool;
     struct noted noted[9];
     char notes[10] = "";
-    const char clients[] = "aaaaabbcd"; /* in the order of calling */
+    const char clients[] = "aaaaabbcd"; /* in the order of submission */
     atomic_int used = 0, running = 0, most = 0;
     pthread_barrier_t gate;
     (void)state;
@@ -110,7 +110,7 @@ static void clients_take_turns(void **state)
                                   .gate = i == 0 ? &gate : NULL};
         assert_true(pool_run(pool, &noted[i].task, (char[]){clients[i], '\0'}));
         if (i == 0)
-            pthread_barrier_wait(&gate); /* all others are asked for while it runs */
+            pthread_barrier_wait(&gate); /* all others are submitted while it runs */
     }
     pthread_barrier_wait(&gate);
     pool_free(pool);
@@ -118,8 +118,9 @@ static void clients_take_turns(void **state)
     pthread_barrier_destroy(&gate);
 }
 
-/* One client's task holds a thread; its others wait though threads are free, and another's runs. */
-static void a_client_has_a_bound(void **state)
+/* One client's task is at its limit of threads: its other tasks wait although threads are free, and another client's
+ * task runs. */
+static void a_client_has_a_limit_of_threads(void **state)
 {
     struct pool *pool;
     struct noted held[20], other;
@@ -148,7 +149,7 @@ static void a_client_has_a_bound(void **state)
                            .most = &other_most,
                            .gate = &other_gate};
     assert_true(pool_run(pool, &other.task, "b"));
-    for (int i = 0; i < 2; i++) /* it runs while the first of the others does */
+    for (int i = 0; i < 2; i++) /* it runs while the first client's task does */
         pthread_barrier_wait(&other_gate);
     for (int i = 0; i < 2; i++)
         pthread_barrier_wait(&gate);
@@ -163,9 +164,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_take_turns),
-        cmocka_unit_test(a_client_has_a_bound),
+        cmocka_unit_test(a_client_has_a_limit_of_threads),
         cmocka_unit_test(closing_runs_waiting_tasks),
-        cmocka_unit_test(tasks_run_side_by_side),
+        cmocka_unit_test(tasks_run_concurrently),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

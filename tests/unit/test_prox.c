@@ -1,4 +1,4 @@
-/* Proximal operators against known results, and FISTA against solutions in closed form; how it ends, is canceled and
+/* Proximal operators compared with known results, and FISTA with closed-form solutions; how FISTA ends, is canceled and
  * diverges. */
 #include "gridding/base/err.h"
 #include "recon/solve/prox.h"
@@ -28,8 +28,8 @@ static int device_close(void **state)
 
 /* ---- proximal operators ---- */
 
-/* Two pixels move towards each other by the weight, and meet. The dual of a few steps begins where the last call ended:
- * calls on the same image converge. */
+/* Two pixels move towards each other by the weight, and meet. The dual starts where the last call ended, so calls on
+ * the same image converge although each takes few steps. */
 static void test_tv_of_two_pixels(void **state)
 {
     (void)state;
@@ -40,12 +40,12 @@ static void test_tv_of_two_pixels(void **state)
     struct prox prox = prox_tv(&p);
     for (int call = 0; call < 20; call++) {
         x[0] = (struct c32){1, 2};
-        x[1] = (struct c32){4, 6}; /* 5 apart */
+        x[1] = (struct c32){4, 6}; /* a distance of 5 */
         assert_int_equal(prox.apply(prox.of, 2, call, x), 0);
     }
     assert_true(fabsf(x[0].re - 1.6f) < 1e-4f && fabsf(x[0].im - 2.8f) < 1e-4f);
     assert_true(fabsf(x[1].re - 3.4f) < 1e-4f && fabsf(x[1].im - 5.2f) < 1e-4f);
-    assert_int_equal(prox.apply(prox.of, 0, 0, x), 0); /* no weight: nothing moves */
+    assert_int_equal(prox.apply(prox.of, 0, 0, x), 0); /* weight 0: nothing moves */
     assert_true(fabsf(x[0].re - 1.6f) < 1e-4f);
     prox_tv_close(&p);
 }
@@ -63,7 +63,7 @@ static double objective(const struct c32 *v, const struct c32 *x, const int *n, 
     return sum;
 }
 
-/* The objective at the result is least: no small change of a pixel lowers it. A huge weight leaves the mean. */
+/* The result minimises the objective: no small change of a pixel lowers it. A huge weight leaves the mean. */
 static void test_tv_is_least(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void test_tv_is_least(void **state)
             struct c32 changed[N];
             memcpy(changed, x, sizeof x);
             *(part & 1 ? &changed[r].re : &changed[r].im) += part & 2 ? 0.01f : -0.01f;
-            assert_true(objective(v, changed, n, 0.1) > least - 1e-5); /* float32 and the dual's last steps */
+            assert_true(objective(v, changed, n, 0.1) > least - 1e-5); /* float32 and the dual's error */
         }
     struct c32 mean = {0, 0};
     for (int call = 0; call < 300; call++) {
@@ -99,8 +99,8 @@ static void test_tv_is_least(void **state)
     dev_release(dev, v);
 }
 
-/* Weight 0 leaves the image, a huge one nothing; between, the norm falls. The same seed and iteration give the same
- * bits, another iteration another shift. */
+/* Weight 0 leaves the image unchanged and a huge one leaves zeros; in between, the norm falls. The same seed and
+ * iteration give the same bits, another iteration another shift. */
 static void test_wavelet(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void diagonal_make(struct diagonal *d, double lambda)
         d->value[i] = 0.05f + 0.95f * (float)i / (N - 1);
 }
 
-/* Of a diagonal N, the solution is soft(b, lambda) / N. */
+/* For a diagonal N, the solution is soft(b, lambda) / N. */
 static void test_fista_solves(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void test_fista_ends(void **state)
     dev_release(dev, b);
 }
 
-/* With a step that is too long the image grows, and NaN spreads: both end with an error. */
+/* With too long a step the image grows, and NaN spreads: both end with an error. */
 static void test_fista_diverges(void **state)
 {
     (void)state;

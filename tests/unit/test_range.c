@@ -21,7 +21,7 @@ struct box {
 
 /* ---- one run of points against one tile ---- */
 
-/* The kernel's weight of the cell `cell` right of a point's first. */
+/* The kernel's weight at cell `cell` to the right of a point's first cell. */
 static double weight_1d(int width, double beta, double fraction, int cell)
 {
     double u = (fraction + cell - width / 2.0) * 2 / width;
@@ -83,7 +83,7 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
     t->results = allocate(t->stride * (size_t)c->lanes, sizeof *t->results);
     static const int cells[3] = {CELLS_X, CELLS_Y, CELLS_Z};
     for (size_t i = 0; i < c->count; i++) {
-        /* Sources backwards: the order of the input is not that of the bin. */
+        /* Sources in reverse, so that the order of the input differs from that of the bin. */
         t->point[i].source = (uint32_t)(c->count - 1 - i);
         t->weight[i] = (float)(0.3 + uniform_next(&seed));
         for (int d = 0; d < c->dim; d++) {
@@ -134,8 +134,8 @@ static bool is_cell(const struct bench *t, size_t e)
     return e < t->floats - LAW_LANES && e % (size_t)t->run.tile.row < (size_t)t->extent[0] * 2 * (size_t)t->c.lanes;
 }
 
-/* The polynomials err by 1e-7 an axis (the kernel is 1 at its centre), and float32 by 6e-8 a summand. The radial
- * polynomial, of a degree of at most 17 and in powers of t, whose terms are larger than their sum, errs by more. */
+/* The polynomials' error is 1e-7 per axis (the kernel is 1 at its centre), that of float32 6e-8 per summand. The radial
+ * polynomial, of degree 17 at most and in powers of t, has terms larger than their sum, so its error is larger. */
 static double tolerance(const struct leaf_case *c)
 {
     return c->radial ? 1e-5 : 1e-6;
@@ -201,7 +201,7 @@ static void check_leaf(const struct points_leaf *leaf)
         for (int width = KERNEL_MIN_WIDTH; width <= KERNEL_MAX_WIDTH; width++)
             for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++)
                 for (int mode = 0; mode < 4; mode++) {
-                    /* The counts leave a remainder of a block (16 points), or are less than one. */
+                    /* Counts that are not multiples of a block (16 points), or below one block. */
                     struct leaf_case c = {leaf, dim, width, lanes[l], mode % 2 == 1, mode / 2 == 1, mode == 2 ? 5 : 37};
                     struct bench t;
                     bench_open(&t, &c);
@@ -264,7 +264,7 @@ static void sums_open(struct sums *s, const struct sum_case *c, int threads)
     for (int d = 0; d < c->box.dim; d++)
         s->cells *= (size_t)c->box.grid[d];
     s->k = allocate(c->count * (size_t)c->box.dim, sizeof *s->k);
-    /* Heavy: most points in one bin, so that its points are cut into parts. */
+    /* Heavy: most points lie in one bin, so that its points are divided into parts. */
     for (size_t i = 0; i < c->count * (size_t)c->box.dim; i++)
         s->k[i] = (float)(c->heavy && i % 16 != 0 ? 0.03 + 0.01 * uniform_next(&seed) : uniform_next(&seed) - 0.5);
     s->values = allocate(s->stride * (size_t)c->lanes, sizeof *s->values);
@@ -296,7 +296,7 @@ static void sums_close(struct sums *s)
     free(s->k);
 }
 
-/* The cells around sample i in the periodic grid, and their weights; returns how many. */
+/* The cells around sample i in the periodic grid, and their weights; returns their number. */
 static size_t reach(const struct sum_case *c, const struct sums *s, size_t i, size_t *cell, double *weight)
 {
     const struct box *b = &c->box;
@@ -351,7 +351,7 @@ static void check_sums(const struct sum_case *c, struct sums *s)
             pow((double)s->grid[i].re - expected[2 * i], 2) + pow((double)s->grid[i].im - expected[2 * i + 1], 2);
         norm[1] += expected[2 * i] * expected[2 * i] + expected[2 * i + 1] * expected[2 * i + 1];
     }
-    /* As for one run; in a heavy bin tens of thousands of summands of either sign meet. */
+    /* As for a single run; a heavy bin sums tens of thousands of summands of either sign. */
     assert_true(sqrt(error[0] / norm[0]) <= 1e-6);
     assert_true(sqrt(error[1] / norm[1]) <= (c->heavy ? 4e-6 : 1e-6));
     free(expected);
@@ -370,7 +370,7 @@ static const struct sum_case sum_cases[] = {
     {{3, {24, 24, 24}, 2, {8, 8, 8}}, 1, false, true, true, 40000},
 };
 
-static void sums_against_double(void **state)
+static void sums_match_double_precision(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof sum_cases / sizeof *sum_cases; i++) {
@@ -415,7 +415,7 @@ int main(void)
         cmocka_unit_test(leaf_sse2),
         cmocka_unit_test(leaf_avx2),
         cmocka_unit_test(leaf_avx512),
-        cmocka_unit_test(sums_against_double),
+        cmocka_unit_test(sums_match_double_precision),
         cmocka_unit_test(same_bits_for_any_threads),
         cmocka_unit_test(lanes_offered),
     };

@@ -1,4 +1,5 @@
-/* The pipeline from a decoded scan to images, against direct sums in double precision; its refusals; its progress. */
+/* The pipeline from a decoded scan to images, compared with direct sums in double precision; refused scans;
+ * progress. */
 #include "tests/unit/recon_fixture.h"
 
 /* ---- images ---- */
@@ -32,7 +33,7 @@ static void coils_weights_and_discards_as_the_direct_sum(void **state)
     assert_int_equal(json_integer_value(json_object_get(readouts, "used")), 3);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(readouts, "ignored"), "navigation")), 1);
     drop(&out);
-    /* Without the weights: the bare sum. */
+    /* Without weights: the plain sum. */
     succeed(&flat, "dcf=none", &out);
     assert_true(rss_error(&flat, 13, 3, 2, -1, n, whole, images_of(&out)->data) < TOLERANCE);
     drop(&out);
@@ -45,7 +46,7 @@ static void single_coils_keep_their_phase(void **state)
     struct flat flat;
     struct job_outcome out = {0}, magnitudes = {0};
     static const int n[3] = {15, 18, 1};
-    enum { COILS = 19, PIXELS = 15 * 18 }; /* more coils than are handed over at a time */
+    enum { COILS = 19, PIXELS = 15 * 18 }; /* more coils than are gridded at a time */
     flat_init(&flat, 15, 18, 1);
     random_readout(&flat, 120, COILS, 3, 2);
     succeed(&flat, "coils=none output=complex", &out);
@@ -85,8 +86,8 @@ static void three_dimensions(void **state)
     flat_free(&flat);
 }
 
-/* 2 repetitions x 3 slices; each image has data of its own, on one trajectory, then on two. */
-static void every_image_of_a_series_has_its_own_data_and_place(void **state)
+/* 2 repetitions x 3 slices; each image has its own data, first on one trajectory, then on two. */
+static void every_image_of_a_series_has_its_own_data_and_position(void **state)
 {
     (void)state;
     for (int trajectories = 1; trajectories <= 2; trajectories++) {
@@ -123,7 +124,7 @@ static void every_image_of_a_series_has_its_own_data_and_place(void **state)
     }
 }
 
-static void averages_are_averaged_or_kept_apart(void **state)
+static void averages_are_combined_or_kept_separate(void **state)
 {
     (void)state;
     struct flat flat;
@@ -141,7 +142,7 @@ static void averages_are_averaged_or_kept_apart(void **state)
     assert_int_equal(images_of(&apart)->count, 2);
     assert_string_equal(decided(&both, "averages"), "combine");
     for (int i = 0; i < 16 * 14; i++) {
-        /* The same sum, with every term in two halves: float rounding only. */
+        /* The same sum with every term split in two: only float rounding differs. */
         assert_true(fabsf(images_of(&both)->data[i] - images_of(&one)->data[i]) <
                     1e-4f * (1 + images_of(&one)->data[i]));
         assert_true(images_of(&apart)->data[i] == images_of(&one)->data[i]);
@@ -153,8 +154,9 @@ static void averages_are_averaged_or_kept_apart(void **state)
     flat_free(&flat);
 }
 
-/* reconSpace: the centre cut out; smaller voxels; larger voxels, which leave out samples beyond their own k-space. */
-static void recon_space_chooses_the_points_of_the_same_sum(void **state)
+/* reconSpace cuts out the centre, or has smaller voxels, or larger ones, which leave out samples beyond their own
+ * k-space. */
+static void recon_space_selects_the_points_of_the_sum(void **state)
 {
     (void)state;
     struct flat flat;
@@ -207,7 +209,7 @@ static void every_unit_gives_the_same_image(void **state)
     static const struct {
         const char *name;
         double factor[2];
-        bool automatic; /* with voxels of 2 x 3 mm no other unit could be meant */
+        bool automatic; /* with voxels of 2 x 3 mm the unit is unambiguous */
     } units[] = {
         {"grid", {24, 20}, false},
         {"radians", {2 * M_PI, 2 * M_PI}, false},
@@ -234,7 +236,7 @@ static void every_unit_gives_the_same_image(void **state)
                 difference += pow(images_of(&other)->data[i] - images_of(&pixel)->data[i], 2);
                 norm += pow(images_of(&pixel)->data[i], 2);
             }
-            /* k rounded to float32 twice, 6e-8 of 0.5 cycles over 12 pixels: 2e-6 radians; and two tolerances. */
+            /* k is rounded to float32 twice: 6e-8 of 0.5 cycles over 12 pixels is 2e-6 radians; plus two tolerances. */
             assert_true(sqrt(difference / norm) < 3 * TOLERANCE);
             drop(&other);
         }
@@ -247,7 +249,7 @@ static void every_unit_gives_the_same_image(void **state)
 
 /* ---- refusals ---- */
 
-static void scans_that_cannot_be_are_refused_by_acquisition(void **state)
+static void invalid_scans_are_refused_by_acquisition(void **state)
 {
     (void)state;
     struct flat flat;
@@ -315,7 +317,7 @@ static void images_larger_than_memory_are_refused_with_numbers(void **state)
 
 struct watcher {
     struct step_progress last;
-    int calls, stop_at, density, coils; /* density: iterations told; coils: of the last told */
+    int calls, stop_at, density, coils; /* density: iterations reported; coils: the last number reported */
 };
 
 static int watch(void *context, const struct step_progress *now)
@@ -323,7 +325,7 @@ static int watch(void *context, const struct step_progress *now)
     struct watcher *watcher = context;
     const struct kind *kind = kind_find("recon");
     assert_true(now->fraction >= watcher->last.fraction && now->fraction <= 1);
-    assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* the worker reports the writing */
+    assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* the worker itself reports the writing step */
     assert_true(now->iteration >= 0 && now->iteration <= now->iterations);
     if (now->iterations > 0)
         assert_non_null(kind->steps[now->step].unit);
@@ -339,7 +341,7 @@ static int watch(void *context, const struct step_progress *now)
     return ++watcher->calls == watcher->stop_at;
 }
 
-static void progress_rises_and_every_call_can_stop_the_job(void **state)
+static void progress_rises_and_every_call_can_cancel_the_job(void **state)
 {
     (void)state;
     struct flat flat;
@@ -373,13 +375,13 @@ int main(void)
         cmocka_unit_test_setup(coils_weights_and_discards_as_the_direct_sum, random_reset),
         cmocka_unit_test_setup(single_coils_keep_their_phase, random_reset),
         cmocka_unit_test_setup(three_dimensions, random_reset),
-        cmocka_unit_test_setup(every_image_of_a_series_has_its_own_data_and_place, random_reset),
-        cmocka_unit_test_setup(averages_are_averaged_or_kept_apart, random_reset),
-        cmocka_unit_test_setup(recon_space_chooses_the_points_of_the_same_sum, random_reset),
+        cmocka_unit_test_setup(every_image_of_a_series_has_its_own_data_and_position, random_reset),
+        cmocka_unit_test_setup(averages_are_combined_or_kept_separate, random_reset),
+        cmocka_unit_test_setup(recon_space_selects_the_points_of_the_sum, random_reset),
         cmocka_unit_test_setup(every_unit_gives_the_same_image, random_reset),
-        cmocka_unit_test_setup(scans_that_cannot_be_are_refused_by_acquisition, random_reset),
+        cmocka_unit_test_setup(invalid_scans_are_refused_by_acquisition, random_reset),
         cmocka_unit_test_setup(images_larger_than_memory_are_refused_with_numbers, random_reset),
-        cmocka_unit_test_setup(progress_rises_and_every_call_can_stop_the_job, random_reset),
+        cmocka_unit_test_setup(progress_rises_and_every_call_can_cancel_the_job, random_reset),
     };
     return cmocka_run_group_tests_name("recon", tests, device_open, device_close);
 }

@@ -1,8 +1,9 @@
-/* recon/mri/recon_ahead.h and recon/scan/scan_live.h: images that are computed while their scan arrives have the bits
- * of the whole scan's, and memory that changes under the reader leads it nowhere. */
+/* recon/mri/recon_ahead.h and recon/scan/scan_live.h: images computed while their scan arrives are bit-identical to
+ * those of the whole scan, and memory that changes under the reader causes no invalid access. */
 #include "tests/unit/stream_fixture.h"
 
-/* Run the job on the whole scan, without what was computed ahead and with it: the same bits, `ahead` images of them. */
+/* Run the job on the whole scan, without and with what was computed ahead: the bits are the same, and `ahead` images
+ * come from what was computed ahead. */
 static void job_check(struct job *job, struct stream *s, int64_t ahead)
 {
     struct job_outcome plain = {0}, quick = {0};
@@ -36,24 +37,24 @@ static void complete_repetitions_are_computed(void **state)
     struct job job;
     stream_begin(&s, "");
     job_begin(&job, &s, "coils", "rss");
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     stream_put(&s, SPOKES);
-    assert_false(job_go(&job));
-    assert_int_equal(job.shown, 0); /* there may be more of it */
+    assert_false(job_step(&job));
+    assert_int_equal(job.shown, 0); /* more readouts of it may follow */
     stream_put(&s, SPOKES + 1);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 1);
     stream_put(&s, 2 * SPOKES + 5);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 2);
     stream_close(&s);
-    assert_true(job_go(&job));
+    assert_true(job_step(&job));
     assert_int_equal(job.shown, 3);
     job_check(&job, &s, 3);
     stream_end(&s);
 }
 
-static void single_coils_and_a_beginning_alone_are_taken(void **state)
+static void images_of_single_coils_are_taken_from_the_start_of_a_scan(void **state)
 {
     (void)state;
     struct stream s;
@@ -61,12 +62,12 @@ static void single_coils_and_a_beginning_alone_are_taken(void **state)
     stream_begin(&s, "");
     job_begin(&job, &s, "coils", "none");
     stream_put(&s, SPOKES + 3);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     job_check(&job, &s, 1);
     stream_end(&s);
 }
 
-static void images_of_so_many_readouts_are_computed(void **state)
+static void images_of_a_given_number_of_readouts_are_computed(void **state)
 {
     (void)state;
     struct stream s;
@@ -74,20 +75,20 @@ static void images_of_so_many_readouts_are_computed(void **state)
     stream_begin(&s, "");
     job_begin(&job, &s, "frame_readouts", "12");
     stream_put(&s, 11);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 0);
     stream_put(&s, 30);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 2);
     stream_close(&s);
-    assert_true(job_go(&job));
+    assert_true(job_step(&job));
     assert_int_equal(job.shown, 5);
     job_check(&job, &s, 5);
     stream_end(&s);
 }
 
-/* Each image of an iterative method depends on its own readouts, and that of a series on those of its window: of 4
- * images, of which the 2 in the middle are kept, or of 9, of which 7 are. */
+/* An image of an iterative method depends on its own readouts; in a series, on those of its window of 4 images, of
+ * which the 2 in the middle are kept, or of 9, of which 7 are kept. */
 static void iterative_images_are_computed(void **state)
 {
     (void)state;
@@ -105,23 +106,23 @@ static void iterative_images_are_computed(void **state)
         assert_int_equal(param_values_set(kind, &job.values, "window_frames", rows[i].window), 0);
         assert_int_equal(param_values_set(kind, &job.values, "iterations", "5"), 0);
         stream_put(&s, 17);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         assert_int_equal(job.shown, i == 0 ? 2 : 0);
         stream_put(&s, 45);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         assert_int_equal(job.shown, rows[i].before);
         stream_put(&s, 57);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         assert_int_equal(job.shown, rows[i].later);
         stream_close(&s);
-        assert_true(job_go(&job));
+        assert_true(job_step(&job));
         assert_int_equal(job.shown, 10);
         job_check(&job, &s, 10);
         stream_end(&s);
     }
 }
 
-/* Virtual coils follow from the data of all readouts. */
+/* Virtual coils depend on the data of all readouts. */
 static void compressed_coils_wait(void **state)
 {
     (void)state;
@@ -131,15 +132,15 @@ static void compressed_coils_wait(void **state)
     job_begin(&job, &s, "coils", "sense");
     assert_int_equal(param_values_set(kind_find("recon"), &job.values, "virtual_coils", "1"), 0);
     stream_put(&s, 2 * SPOKES + 5);
-    assert_true(job_go(&job));
+    assert_true(job_step(&job));
     assert_int_equal(job.shown, 0);
     stream_close(&s);
     job_check(&job, &s, 0);
     stream_end(&s);
 }
 
-/* What divides the whole scan, and what is solved for as a whole, waits for its end. */
-static void what_needs_the_whole_scan_waits(void **state)
+/* Anything that divides the whole scan, or is solved for as a whole, waits for the scan's end. */
+static void methods_that_need_the_whole_scan_wait(void **state)
 {
     (void)state;
     static const struct {
@@ -149,13 +150,13 @@ static void what_needs_the_whole_scan_waits(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct stream s;
         struct job job;
-        stream_begin(&s, i == 2 ? "<slice><maximum>1</maximum></slice>" : ""); /* of which there is but one */
+        stream_begin(&s, i == 2 ? "<slice><maximum>1</maximum></slice>" : ""); /* the scan has only one slice */
         job_begin(&job, &s, rows[i].name, rows[i].value);
         stream_put(&s, 2 * SPOKES + 5);
-        job_go(&job);
+        job_step(&job);
         assert_int_equal(job.shown, 0);
         stream_close(&s);
-        assert_true(job_go(&job));
+        assert_true(job_step(&job));
         assert_int_equal(job.shown, rows[i].at_the_end);
         job_check(&job, &s, (int64_t)rows[i].at_the_end);
         stream_end(&s);
@@ -171,16 +172,16 @@ static void repetitions_out_of_order_wait(void **state)
     s.flat.readouts[SPOKES + 2].idx[SCAN_REPETITION] = 0;
     job_begin(&job, &s, "coils", "rss");
     stream_put(&s, 2 * SPOKES + 5);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 0);
     stream_close(&s);
-    assert_true(job_go(&job));
+    assert_true(job_step(&job));
     job_check(&job, &s, 3);
     stream_end(&s);
 }
 
-/* Noise that comes late changes the coils of all images: none that was computed before is taken. */
-static void decisions_that_change_leave_nothing(void **state)
+/* Noise that arrives late changes the coils of all images, so none of those computed before is used. */
+static void results_are_dropped_if_decisions_change(void **state)
 {
     (void)state;
     struct stream s;
@@ -190,7 +191,7 @@ static void decisions_that_change_leave_nothing(void **state)
         s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
     job_begin(&job, &s, "coils", "rss");
     stream_put(&s, 2 * SPOKES + 1);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     assert_int_equal(job.shown, 2);
     job_check(&job, &s, 0);
     stream_end(&s);
@@ -202,7 +203,7 @@ static int stop_now(void *context, const struct step_progress *now)
     return --*(int *)context <= 0;
 }
 
-static void what_is_stopped_goes_on_later(void **state)
+static void computation_resumes_after_a_stop(void **state)
 {
     (void)state;
     struct stream s;
@@ -218,7 +219,7 @@ static void what_is_stopped_goes_on_later(void **state)
         assert_false(over);
         job.shown = 0;
     }
-    assert_true(job_go(&job));
+    assert_true(job_step(&job));
     job_check(&job, &s, 3);
     stream_end(&s);
 }
@@ -238,7 +239,7 @@ static double sum_of(const struct scan *scan)
     return sum + (double)strlen(scan->xml);
 }
 
-/* One look at the memory, and a second after it has changed again; everything that is accepted can be read. */
+/* Read the memory once, and again after it has changed; everything that is accepted can be read. */
 static int looks(int memory, const char *changed, size_t bytes)
 {
     struct scan_live *live;
@@ -258,7 +259,7 @@ static int looks(int memory, const char *changed, size_t bytes)
     return rc;
 }
 
-static void memory_that_lies_is_refused_or_harmless(void **state)
+static void forged_memory_is_refused_or_harmless(void **state)
 {
     (void)state;
     struct stream s;
@@ -289,7 +290,7 @@ static void memory_that_lies_is_refused_or_harmless(void **state)
     stream_end(&s);
 }
 
-static void a_scan_larger_than_there_is_room_for_is_left(void **state)
+static void a_scan_larger_than_the_room_is_not_computed_ahead(void **state)
 {
     (void)state;
     struct stream s;
@@ -308,16 +309,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(complete_repetitions_are_computed, random_reset),
-        cmocka_unit_test_setup(single_coils_and_a_beginning_alone_are_taken, random_reset),
-        cmocka_unit_test_setup(images_of_so_many_readouts_are_computed, random_reset),
+        cmocka_unit_test_setup(images_of_single_coils_are_taken_from_the_start_of_a_scan, random_reset),
+        cmocka_unit_test_setup(images_of_a_given_number_of_readouts_are_computed, random_reset),
         cmocka_unit_test_setup(iterative_images_are_computed, random_reset),
         cmocka_unit_test_setup(compressed_coils_wait, random_reset),
-        cmocka_unit_test_setup(what_needs_the_whole_scan_waits, random_reset),
+        cmocka_unit_test_setup(methods_that_need_the_whole_scan_wait, random_reset),
         cmocka_unit_test_setup(repetitions_out_of_order_wait, random_reset),
-        cmocka_unit_test_setup(decisions_that_change_leave_nothing, random_reset),
-        cmocka_unit_test_setup(what_is_stopped_goes_on_later, random_reset),
-        cmocka_unit_test_setup(memory_that_lies_is_refused_or_harmless, random_reset),
-        cmocka_unit_test_setup(a_scan_larger_than_there_is_room_for_is_left, random_reset),
+        cmocka_unit_test_setup(results_are_dropped_if_decisions_change, random_reset),
+        cmocka_unit_test_setup(computation_resumes_after_a_stop, random_reset),
+        cmocka_unit_test_setup(forged_memory_is_refused_or_harmless, random_reset),
+        cmocka_unit_test_setup(a_scan_larger_than_the_room_is_not_computed_ahead, random_reset),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

@@ -1,4 +1,4 @@
-/* Combining coils: by maps of the coils' own images; and phases. */
+/* Combining coils with maps estimated from their own images, and their phases. */
 #include "recon/mri/maps.h"
 #include "tests/unit/recon_fixture.h"
 
@@ -133,7 +133,7 @@ static int stop_late(void *context, const struct step_progress *now)
     double *last = context;
     const bool back = now->fraction < *last;
     *last = back ? 2 : now->fraction;
-    return back || now->fraction > 0.85; /* of what gridding and maps take, maps are the second half */
+    return back || now->fraction > 0.85; /* in the second half, which is the maps' */
 }
 
 static void maps_can_be_canceled(void **state)
@@ -160,7 +160,7 @@ static double distance(const struct job_outcome *a, const struct job_outcome *b)
     return sqrt(square / norm);
 }
 
-/* A scan whose `coils` coils are combinations of three, but for the last, which is dead. */
+/* A scan with `coils` coils that are combinations of three, except for the last, which has no signal. */
 static void dependent_make(struct flat *flat, int coils)
 {
     flat_init(flat, NX, NY, 1);
@@ -190,7 +190,7 @@ static void compression_keeps_the_coils_information(void **state)
     succeed(&flat, "virtual_coils=1", &one);
     assert_string_equal(decided(&all, "virtual_coils"), "");
     assert_string_equal(decided(&few, "virtual_coils"), "3");
-    /* Float32 products of 17 coils in another order. */
+    /* Float32 products of 17 coils in a different order. */
     assert_true(distance(&same, &all) < 2e-6 && distance(&few, &all) < 2e-6);
     assert_true(distance(&one, &all) > 0.05);
     succeed(&flat, "coils=adaptive", &automatic);
@@ -200,7 +200,7 @@ static void compression_keeps_the_coils_information(void **state)
     succeed(&flat, "coils=adaptive virtual_coils=none", &own);
     assert_string_equal(decided(&automatic, "virtual_coils"), "3");
     assert_string_equal(decided(&own, "virtual_coils"), "");
-    assert_true(distance(&automatic, &own) < 1e-3); /* maps are taken at a residual of 1e-3 */
+    assert_true(distance(&automatic, &own) < 1e-3); /* maps are estimated at a residual of 1e-3 */
     struct job_outcome *const outcomes[] = {&all, &same, &few, &one, &automatic, &own};
     for (int i = 0; i < 6; i++) {
         const json_t *warnings = json_object_get(outcomes[i]->report, "warnings");
@@ -214,7 +214,7 @@ static void compression_keeps_the_coils_information(void **state)
     flat_free(&flat);
 }
 
-/* Noise is white in the virtual coils, too: what is compressed is whitened data. */
+/* Noise is white in the virtual coils too, because compression follows whitening. */
 static void compression_follows_whitening(void **state)
 {
     (void)state;
@@ -234,11 +234,11 @@ static void compression_follows_whitening(void **state)
     flat_free(&flat);
 }
 
-/* ---- maps that the scan brings ---- */
+/* maps given with the scan */
 
 enum { GIVEN = 12, GIVEN_COILS = 3, GIVEN_PIXELS = GIVEN * GIVEN };
 
-/* Random maps, a corner of which has none. */
+/* Random maps with a corner without maps. */
 static void given_make(struct flat *flat, struct c32 *maps)
 {
     flat_init(flat, GIVEN, GIVEN, 1);
@@ -250,8 +250,8 @@ static void given_make(struct flat *flat, struct c32 *maps)
     flat->header.map_coils = GIVEN_COILS;
 }
 
-/* coils=sense is sum conj(S) c / sqrt(sum |S|^2) of the coils' direct sums; the maps are a result, scaled; a unitary
- * mix of samples and maps (virtual_coils as many as there are) leaves the magnitude. */
+/* coils=sense is sum conj(S) c / sqrt(sum |S|^2) of the coils' direct sums; the maps are returned scaled; a unitary mix
+ * of samples and maps (as many virtual coils as coils) leaves the magnitude unchanged. */
 static void test_given_maps_combine(void **state)
 {
     (void)state;
@@ -293,7 +293,8 @@ static void test_given_maps_combine(void **state)
     flat_free(&flat);
 }
 
-/* An iterative method on images that wavelets make larger: the maps lie where the object does. Bad maps are refused. */
+/* An iterative method on images that the wavelets enlarge: the maps stay aligned with the object. Bad maps are
+ * refused. */
 static void test_given_maps_iterate(void **state)
 {
     (void)state;

@@ -6,8 +6,8 @@ enum { N = 64, SAMPLES = 128, COILS = 4 };
 
 static const double zero[3] = {0, 0, 0};
 
-/* `count` golden-angle spokes of a phantom whose data lie where the delays put them; the trajectory says so where
- * `told`. */
+/* `count` golden-angle spokes of a phantom, with data sampled at the delayed positions; the trajectory contains the
+ * delays if `told`. */
 static void scan_make(struct flat *flat, int count, const double delay[3], bool told, double noisy)
 {
     struct phantom *phantom = NULL;
@@ -46,7 +46,7 @@ static void ring_finds_simulated_delays(void **state)
         {34, {0.3, -0.1, 0.2}, 0, 0.005},
         {34, {-0.2, 0.4, -0.15}, 0, 0.005},
         {34, {0, 0, 0}, 0, 0.005},
-        /* Samples near k = 0 are of some hundreds: noise of one in a hundred moves a crossing by as many samples. */
+        /* Samples near k = 0 are in the hundreds; noise of 1 % moves a crossing by 0.01 samples. */
         {34, {0.3, -0.1, 0.2}, 2, 0.02},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -88,7 +88,7 @@ static void given_delays_move_the_samples(void **state)
     drop(&told);
     drop(&off);
     drop(&expected);
-    /* Density weights are those of the nominal spokes: the analytic formula recognises them. */
+    /* Density weights are computed from the nominal spokes, so the analytic formula recognises them. */
     succeed(&nominal, "gradient_delay=ring", &told);
     assert_string_equal(decided(&told, "dcf"), "analytic");
     drop(&told);
@@ -96,7 +96,7 @@ static void given_delays_move_the_samples(void **state)
     flat_free(&nominal);
 }
 
-static void other_scans_than_radial_are_refused(void **state)
+static void scans_other_than_radial_are_refused(void **state)
 {
     (void)state;
     struct flat flat;
@@ -108,7 +108,7 @@ static void other_scans_than_radial_are_refused(void **state)
     flat.traj[flat.readouts[3].traj + 40] += 0.01f;
     refuse(&flat, "gradient_delay=ring", ERR_BAD_PARAMETER, 3);
     flat_free(&flat);
-    /* One spoke twice: every crossing is everywhere. */
+    /* The same spoke twice has no unique crossing. */
     scan_make(&flat, 1, zero, false, 0);
     refuse(&flat, "gradient_delay=ring", ERR_BAD_PARAMETER, -1);
     flat.data[70].re = NAN;
@@ -126,7 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(ring_finds_simulated_delays, random_reset),
         cmocka_unit_test_setup(given_delays_move_the_samples, random_reset),
-        cmocka_unit_test_setup(other_scans_than_radial_are_refused, random_reset),
+        cmocka_unit_test_setup(scans_other_than_radial_are_refused, random_reset),
     };
     return cmocka_run_group_tests_name("recon_delay", tests, device_open, device_close);
 }

@@ -1,7 +1,7 @@
-/* Plans that the pipeline keeps from job to job. */
+/* Plans that the pipeline keeps from one job to the next. */
 #include "tests/unit/recon_fixture.h"
 
-/* Run with the cache; the image and the decisions equal those of a job without it, and the plan is the last job's if
+/* Run with the cache: the image and the decisions equal those of a job without it, and the last job's plan is reused if
  * `same`. */
 static void run_cached(struct flat *flat, struct recon_cache *with, const char *parameters, bool same)
 {
@@ -29,7 +29,7 @@ static int stop_late(void *context, const struct step_progress *now)
     return now->step == RECON_STEP_GRIDDING;
 }
 
-static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **state)
+static void a_plan_is_reused_if_nothing_changed(void **state)
 {
     (void)state;
     static const char *const others[] = {
@@ -45,7 +45,7 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
     assert_int_equal(recon_cache_create(&with), 0);
     run_cached(&flat, with, "", false);
     run_cached(&flat, with, "", true);
-    flat.data[17].re += 1; /* other data, the same trajectory */
+    flat.data[17].re += 1; /* different data on the same trajectory */
     run_cached(&flat, with, "", true);
     run_cached(&flat, with, "coils=none", true);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -53,15 +53,15 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
         run_cached(&flat, with, others[i], true);
         run_cached(&flat, with, "", strcmp(others[i], "averages=separate") == 0);
     }
-    flat.traj[3 * 60] += 0.01f; /* a sample */
+    flat.traj[3 * 60] += 0.01f; /* one sample */
     run_cached(&flat, with, "", false);
     run_cached(&flat, with, "", true);
-    flat.traj[3 * 60 + 2] += 0.25f; /* a weight */
+    flat.traj[3 * 60 + 2] += 0.25f; /* one weight */
     run_cached(&flat, with, "", false);
     flat.readouts[2].coils = 1; /* fewer coils at a time */
     flat.readouts[0].coils = flat.readouts[1].coils = 1;
     run_cached(&flat, with, "", false);
-    flat.readouts[1].discard_post = 1; /* a sample less */
+    flat.readouts[1].discard_post = 1; /* one sample fewer */
     run_cached(&flat, with, "", false);
     /* A canceled job leaves a usable plan. */
     struct job_outcome out = {0};
@@ -74,7 +74,7 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
     flat_free(&flat);
 }
 
-/* The same samples, divided into readouts in another way: analytic weights then see other curves. */
+/* The same samples divided into readouts differently: analytic weights then depend on different curves. */
 static void another_division_into_readouts_is_another_trajectory(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void another_division_into_readouts_is_another_trajectory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_next_job_has_the_plan_of_the_last_where_all_is_the_same, random_reset),
+        cmocka_unit_test_setup(a_plan_is_reused_if_nothing_changed, random_reset),
         cmocka_unit_test_setup(another_division_into_readouts_is_another_trajectory, random_reset),
     };
     return cmocka_run_group_tests_name("recon_plans", tests, device_open, device_close);

@@ -1,8 +1,9 @@
-/* The report's warnings, and cases without one: columns that hold no weights, stacks without kz, coils without signal.
+/* The report's warnings, and cases without any: columns that are not weights, stacks without kz, coils without
+ * signal.
  */
 #include "tests/unit/recon_fixture.h"
 
-/* The first warning of the report that has `word`, "" where none has. */
+/* The first warning of the report that contains `word`, or "". */
 static const char *warned(const struct job_outcome *out, const char *word)
 {
     size_t i;
@@ -88,9 +89,9 @@ static double time_of_sample(double k, unsigned spoke)
     return 1 + 0.1 * k;
 }
 
-/* Weights that are all equal are ignored, and a constant kz means one plane: the density is computed as if the column
- * were not there. */
-static void a_constant_column_is_no_weights(void **state)
+/* Weights that are all equal are ignored, and a constant kz means a single plane: the density is computed as without
+ * the column. */
+static void a_constant_column_is_not_taken_for_weights(void **state)
 {
     (void)state;
     double (*const constant[])(double, unsigned) = {ones, plane};
@@ -107,7 +108,7 @@ static void a_constant_column_is_no_weights(void **state)
         drop(&formula);
         flat_free(&flat);
     }
-    /* If they are asked for, they are used. */
+    /* If they are requested, they are used. */
     struct flat flat;
     struct job_outcome out = {0}, none = {0};
     weighted_spokes(&flat, ones);
@@ -120,7 +121,7 @@ static void a_constant_column_is_no_weights(void **state)
     flat_free(&flat);
 }
 
-static void a_column_like_kz_is_refused_with_the_way_out(void **state)
+static void a_column_like_kz_is_refused_with_advice(void **state)
 {
     (void)state;
     double (*const kz[])(double, unsigned) = {partitions, positive_partitions, ball};
@@ -134,7 +135,7 @@ static void a_column_like_kz_is_refused_with_the_way_out(void **state)
         drop(&out);
         flat_free(&flat);
     }
-    /* In 3-D nothing is lost by ignoring the column, and the report says so. */
+    /* In 3-D nothing is lost by ignoring the column; the report mentions it. */
     struct flat flat;
     struct job_outcome out = {0};
     flat_init(&flat, 12, 10, 9);
@@ -147,7 +148,7 @@ static void a_column_like_kz_is_refused_with_the_way_out(void **state)
     flat_free(&flat);
 }
 
-static void doubtful_weights_are_told(void **state)
+static void doubtful_weights_are_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -171,7 +172,7 @@ static void doubtful_weights_are_told(void **state)
 
 /* ---- partitions ---- */
 
-/* 8 partitions of 6 spokes, counted by kspace_encode_step_2 where `counted`. */
+/* 8 partitions of 6 spokes, counted by kspace_encode_step_2 if `counted`. */
 static void stack(struct flat *flat, unsigned nz, unsigned columns, bool counted)
 {
     flat_init(flat, 16, 16, nz);
@@ -188,7 +189,7 @@ static void a_stack_without_kz_is_refused_with_advice(void **state)
     (void)state;
     struct flat flat;
     struct job_outcome out = {0};
-    /* A centre that leaves partitions outside. */
+    /* A centre that places partitions outside k-space. */
     stack(&flat, 8, 2, true);
     flat.encodings[0].partition_centre = 2;
     refuse(&flat, "", ERR_TRAJ_RANGE, 42);
@@ -203,7 +204,7 @@ static void a_stack_without_kz_is_refused_with_advice(void **state)
     refuse(&flat, "", ERR_TRAJ_MISSING, -1);
     assert_non_null(strstr(err_last()->text, "count 8 partitions"));
     flat_free(&flat);
-    /* Declared 2-D, they become one image, and the report says so. */
+    /* If the scan is declared 2-D, they become one image, and the report says so. */
     for (unsigned columns = 2; columns <= 3; columns++) {
         stack(&flat, 1, columns, true);
         succeed(&flat, "dcf_iterations=2", &out);
@@ -218,14 +219,14 @@ static void a_stack_without_kz_is_refused_with_advice(void **state)
     flat_free(&flat);
 }
 
-/* Partitions counted by the readouts are used as kz: the image is the one of the same scan with kz as third column. */
+/* Partitions counted by the readouts are used as kz: the image equals that of the same scan with kz as third column. */
 static void a_stack_of_counted_partitions_is_3d(void **state)
 {
     (void)state;
     struct flat counted, told;
     struct job_outcome a = {0}, b = {0};
     stack(&counted, 8, 2, true);
-    counted.encodings[0].partition_centre = 3; /* 0.5 is as far as -0.5 */
+    counted.encodings[0].partition_centre = 3; /* 0.5 is as far out as -0.5 */
     flat_init(&told, 16, 16, 8);
     for (unsigned r = 0; r < 48; r++) {
         struct scan_readout *from = &counted.readouts[r], *to = flat_add(&told, 32, 1, 3);
@@ -247,7 +248,7 @@ static void a_stack_of_counted_partitions_is_3d(void **state)
 
 /* ---- coils ---- */
 
-static void coils_without_signal_are_told(void **state)
+static void coils_without_signal_are_reported(void **state)
 {
     (void)state;
     struct flat flat;
@@ -259,7 +260,7 @@ static void coils_without_signal_are_told(void **state)
     succeed(&flat, "", &out);
     assert_int_equal(warnings(&out), 0);
     drop(&out);
-    /* A coil that is silent in one image only is not dead. */
+    /* A coil that is silent in only one image is not reported. */
     for (size_t d = 0; d < 90; d++)
         flat.data[flat.readouts[1].data + 90 + d] = (struct c32){0, 0};
     succeed(&flat, "", &out);
@@ -297,7 +298,7 @@ static void noise_of_other_coils_is_reported(void **state)
     flat_free(&flat);
 }
 
-/* Spokes through k = 0, or from it, every `step` of a half turn. */
+/* Spokes through k = 0, or starting from it, at multiples of `step` half turns. */
 static void fan(struct flat *flat, unsigned count, double step, bool from_centre)
 {
     flat_init(flat, 16, 16, 1);
@@ -319,13 +320,13 @@ static void a_series_of_wedges_gives_a_warning(void **state)
         double step;
         bool from_centre;
         const char *parameters;
-        int told; /* images */
+        int told; /* number of images with a warning */
     } cases[] = {
         {40, 1 / 40.0, false, "frames=4", 4},          {40, 1 / 40.0, false, "frames=1", 0},
-        {40, 1 / 10.0, false, "frame_readouts=10", 0}, /* whole turns */
+        {40, 1 / 10.0, false, "frame_readouts=10", 0}, /* whole turns: no wedge is missing */
         {40, 0.618034, false, "frames=8", 0},          {40, 2 / 40.0, true, "frames=4", 4},
         {40, 2 / 10.0, true, "frame_readouts=10", 0},  {40, 1 / 40.0, false, "frames=scan", 0},
-        {40, 1 / 400.0, false, "frames=4", 0}, /* all lack the same: nothing to do with the division */
+        {40, 1 / 400.0, false, "frames=4", 0}, /* all images lack the same wedge, so the division is not the cause */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct flat flat;
@@ -342,9 +343,9 @@ static void a_series_of_wedges_gives_a_warning(void **state)
     }
 }
 
-/* ---- untrue ones ---- */
+/* ---- warnings that would be wrong ---- */
 
-static void a_wider_image_is_not_said_to_repeat(void **state)
+static void a_wider_image_gives_no_warning_of_repetition(void **state)
 {
     (void)state;
     struct flat flat;
@@ -364,8 +365,8 @@ static void a_wider_image_is_not_said_to_repeat(void **state)
     flat_free(&flat);
 }
 
-/* The CPU of a machine without a GPU is a decision, not a warning in every job. */
-static void a_machine_without_a_gpu_is_no_warning(void **state)
+/* Without a GPU, running on the CPU is a decision in the report, not a warning in every job. */
+static void a_machine_without_a_gpu_gives_no_warning(void **state)
 {
     (void)state;
     struct dev *cpu = dev, *any = NULL;
@@ -387,16 +388,16 @@ static void a_machine_without_a_gpu_is_no_warning(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_constant_column_is_no_weights, random_reset),
-        cmocka_unit_test_setup(a_column_like_kz_is_refused_with_the_way_out, random_reset),
-        cmocka_unit_test_setup(doubtful_weights_are_told, random_reset),
+        cmocka_unit_test_setup(a_constant_column_is_not_taken_for_weights, random_reset),
+        cmocka_unit_test_setup(a_column_like_kz_is_refused_with_advice, random_reset),
+        cmocka_unit_test_setup(doubtful_weights_are_reported, random_reset),
         cmocka_unit_test_setup(a_stack_without_kz_is_refused_with_advice, random_reset),
         cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
-        cmocka_unit_test_setup(coils_without_signal_are_told, random_reset),
+        cmocka_unit_test_setup(coils_without_signal_are_reported, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
         cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),
-        cmocka_unit_test_setup(a_wider_image_is_not_said_to_repeat, random_reset),
-        cmocka_unit_test_setup(a_machine_without_a_gpu_is_no_warning, random_reset),
+        cmocka_unit_test_setup(a_wider_image_gives_no_warning_of_repetition, random_reset),
+        cmocka_unit_test_setup(a_machine_without_a_gpu_gives_no_warning, random_reset),
     };
     return cmocka_run_group_tests_name("recon_warnings", tests, device_open, device_close);
 }

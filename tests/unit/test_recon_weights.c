@@ -25,8 +25,8 @@ static void automatic_weights_are_reported(void **state)
     flat_free(&flat);
 }
 
-/* Without a GPU nothing overflows, whatever is asked for; the report says so if the parameters were changed. */
-static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
+/* Without a GPU nothing overflows, whatever the parameters say; the report says so if they were set. */
+static void the_report_says_that_nothing_overflows_on_the_cpu(void **state)
 {
     (void)state;
     struct flat flat;
@@ -36,7 +36,7 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
     succeed(&flat, "", &plain);
     assert_string_equal(decided(&plain, "overflow"), "");
     drop(&plain);
-    /* A daemon hands on every parameter, those that have their default, too. */
+    /* A daemon passes on every parameter, including those at their default. */
     succeed(&flat, "bin_depth=auto overflow=split", &plain);
     assert_string_equal(decided(&plain, "overflow"), "");
     succeed(&flat, "bin_depth=3 overflow=cpu", &out);
@@ -54,7 +54,7 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
     flat_free(&flat);
 }
 
-/* A given width and oversampling are used, and the report gives the error beyond the tolerance. */
+/* A given width and oversampling are used, and the report states the error if it exceeds the tolerance. */
 static void an_error_above_the_tolerance_is_a_warning(void **state)
 {
     (void)state;
@@ -75,8 +75,8 @@ static void an_error_above_the_tolerance_is_a_warning(void **state)
     flat_free(&flat);
 }
 
-/* A flat disc of radius 8 pixels, fully sampled: computed weights give 1 inside, whatever the size of the image. */
-static void computed_weights_give_the_object_in_its_own_units(void **state)
+/* A flat disc of radius 8 pixels, fully sampled: with computed weights its value is 1, for any size of the image. */
+static void computed_weights_give_the_objects_values(void **state)
 {
     (void)state;
     struct flat flat;
@@ -95,8 +95,8 @@ static void computed_weights_give_the_object_in_its_own_units(void **state)
     static const char *const ways[] = {"dcf=analytic", "dcf=pipe"};
     for (int w = 0; w < 2; w++) {
         succeed(&flat, ways[w], &out);
-        /* Ringing of a sharp edge at this resolution dies out towards the centre: the mean over radius 4 is good to 5
-         * %. */
+        /* The ringing of a sharp edge decays towards the centre: at this resolution the mean over radius 4 is accurate
+         * to 5 %. */
         double sum = 0;
         int count = 0;
         for (int y = -4; y <= 4; y++)
@@ -108,8 +108,8 @@ static void computed_weights_give_the_object_in_its_own_units(void **state)
     flat_free(&flat);
 }
 
-/* Spirals that the file cuts into three acquisitions each have the weights of whole ones. */
-static void segments_are_one_curve(void **state)
+/* Spirals that the file divides into three acquisitions have the weights of undivided ones. */
+static void segments_of_a_readout_are_one_curve(void **state)
 {
     (void)state;
     enum { ARMS = 12, LONG = 300, PARTS = 3 };
@@ -141,7 +141,7 @@ static void segments_are_one_curve(void **state)
     drop(&out[1]);
 }
 
-static void a_column_that_may_be_weights_is_not_guessed(void **state)
+static void an_ambiguous_column_is_not_guessed(void **state)
 {
     (void)state;
     struct flat flat;
@@ -160,7 +160,7 @@ static void a_column_that_may_be_weights_is_not_guessed(void **state)
     refuse(&flat, "", ERR_DCF_INVALID, 1);
     succeed(&flat, "dcf=none", &out);
     drop(&out);
-    /* A third column of zeros: a 2-D trajectory stored with its kz. */
+    /* A third column of zeros is the kz of a 2-D trajectory. */
     for (int s = 0; s < 120; s++)
         flat.traj[3 * s + 2] = 0;
     succeed(&flat, "dcf_iterations=2", &out);
@@ -205,13 +205,13 @@ static void whitening_makes_noise_white(void **state)
             assert_true(cabs(product[i][j] - (i == j ? trace / N : 0)) < 1e-5 * trace);
             assert_true(j <= i || (w[i * N + j].re == 0 && w[i * N + j].im == 0));
         }
-    /* The second coil is the first: no inverse. */
+    /* The second coil equals the first: the covariance has no inverse. */
     double twin[4][2] = {{1, 0}, {0, 0}, {1, 0}, {1, 0}};
     assert_int_equal(recon_whitening(2, twin, w), 1);
 }
 
-/* Two coils whose noise is a and i a + b: whitening gives multiples of the first coil, and of the second without i
- * times it. */
+/* Two coils whose noise is a and i a + b: whitening gives multiples of the first coil, and of the second minus i times
+ * the first. */
 static void noise_acquisitions_decorrelate_the_coils(void **state)
 {
     (void)state;
@@ -228,10 +228,10 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
     }
     random_readout(&flat, 80, 2, 3, 2);
     succeed(&flat, "", &plain);
-    assert_int_equal(json_array_size(json_object_get(plain.report, "warnings")), 1); /* 4 samples are too few */
+    assert_int_equal(json_array_size(json_object_get(plain.report, "warnings")), 1); /* too few samples */
     assert_true(rss_error(&flat, 2, 2, 2, 2, n, whole, images_of(&plain)->data) < TOLERANCE);
     drop(&plain);
-    for (int i = 0; i < 3; i++) { /* the same noise three times more */
+    for (int i = 0; i < 3; i++) { /* the same noise three more times */
         readout = flat_add(&flat, 4, 2, 0);
         readout->flags = UINT64_C(1) << (SCAN_NOISE - 1);
         memcpy(flat.data + readout->data, flat.data, 8 * sizeof *flat.data);
@@ -261,11 +261,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(automatic_weights_are_reported, random_reset),
-        cmocka_unit_test_setup(the_report_tells_that_nothing_overflows_on_the_cpu, random_reset),
+        cmocka_unit_test_setup(the_report_says_that_nothing_overflows_on_the_cpu, random_reset),
         cmocka_unit_test_setup(an_error_above_the_tolerance_is_a_warning, random_reset),
-        cmocka_unit_test_setup(computed_weights_give_the_object_in_its_own_units, random_reset),
-        cmocka_unit_test_setup(segments_are_one_curve, random_reset),
-        cmocka_unit_test_setup(a_column_that_may_be_weights_is_not_guessed, random_reset),
+        cmocka_unit_test_setup(computed_weights_give_the_objects_values, random_reset),
+        cmocka_unit_test_setup(segments_of_a_readout_are_one_curve, random_reset),
+        cmocka_unit_test_setup(an_ambiguous_column_is_not_guessed, random_reset),
         cmocka_unit_test_setup(whitening_makes_noise_white, random_reset),
         cmocka_unit_test_setup(noise_acquisitions_decorrelate_the_coils, random_reset),
     };

@@ -1,5 +1,5 @@
-/* The data structures of the benchmarks, without a GPU: the contents of every kind of bins, and gathers through them,
- * against a sum in double precision. The GPU's kernels visit the same bins with the same functions. */
+/* The data structures of the rival benchmarks, without a GPU: the contents of every kind of bins, and gathers through
+ * them, against a sum in double precision. The GPU kernels visit the same bins with the same functions. */
 #include "tests/bench/rival.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@
 
 enum { PROBED = 4000 };
 
-/* The polynomial errs by 2e-7 of the kernel's peak, and most weights are a twentieth of that; float32 sums. */
+/* The polynomial's error is 2e-7 of the kernel's peak, and most weights are a twentieth of the peak; sums are
+ * float32. */
 #define TOLERANCE 5e-6
 
 struct scene {
@@ -103,7 +104,7 @@ static void check_shape(const struct scene *s, struct rival_shape shape)
             probed[i] = values[s->probe->cell[i]];
         double error = rival_probe_error(s->probe, probed, b->overflow, b->overflowed);
         assert_true(error <= TOLERANCE);
-        /* The rest belongs to it. */
+        /* The last bin takes the remainder. */
         if (b->overflowed > s->count / 10)
             assert_true(rival_probe_error(s->probe, probed, NULL, 0) > 0.01);
     }
@@ -126,10 +127,10 @@ static void check_set(struct rival_set set, uint32_t depth)
 static void kooshball(void **state)
 {
     (void)state;
-    /* Spokes on which no sample is RIVAL_WIDTH / 2 cells away from k = 0: there rounding decides whether the kernel,
-     * which ends with a step, still reaches. */
+    /* Spokes without a sample at exactly RIVAL_WIDTH / 2 cells from k = 0: there rounding would decide whether the
+     * kernel, which ends with a step, still reaches it. */
     check_set(small_set("koosh", 28, 3000, 0, 26), 9);
-    check_set(small_set("koosh", 25, 3000, 0, 26), 116); /* as many as there are spokes: nothing overflows */
+    check_set(small_set("koosh", 25, 3000, 0, 26), 116); /* as deep as the number of spokes: nothing overflows */
 }
 
 static void gaussian(void **state)
@@ -144,7 +145,7 @@ static void uniform(void **state)
     check_set(small_set("uniform", 16, 4000, 0, 0), 1);
 }
 
-/* Overflowing samples are summed by the engine; all cells are compared. */
+/* The engine sums overflowing samples; all cells are compared. */
 static void overflow_on_the_cpu(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static void overflow_on_the_cpu(void **state)
     scene_close(&s);
 }
 
-/* The sets stay within the limits of the rivals, and have their names. */
+/* The data sets stay within the limits of the rivals and have the right names. */
 static void sets(void **state)
 {
     (void)state;
@@ -182,11 +183,11 @@ static void sets(void **state)
             for (int d = 0; d < 3; d++)
                 assert_true(at[d] >= RIVAL_WIDTH / 2 && at[d] < (float)(set->grid - RIVAL_WIDTH / 2));
             squares += pow((double)at[0] - middle, 2) / (double)part.samples;
-            /* Sample 0 of a spoke is its outer end; the middle one is k = 0. */
+            /* Sample 0 of a spoke is its outer end; the middle one is at k = 0. */
             if (set->readout > 0 && i % (size_t)set->readout == (size_t)set->readout / 2)
                 assert_true(at[0] == (float)middle && at[1] == (float)middle && at[2] == (float)middle);
         }
-        /* The grid's edge is almost 4 deviations away from the middle of the first. */
+        /* The grid's edge is almost 4 standard deviations from the centre of the first cluster. */
         if (set->deviation > 0 && set->deviation < 20)
             assert_true(fabs(sqrt(squares) / set->deviation - 1) < 0.02);
         assert_true(set->deviation == 0 || sqrt(squares) > wider);

@@ -1,4 +1,4 @@
-/* The sandboxes from inside: what code in a decoder or a worker can still do. */
+/* The sandboxes seen from inside: what code in a decoder or a worker can still do. */
 #include "gridding/base/err.h"
 #include "recon/codec/sandbox.h"
 #include "tests/unit/folder.h"
@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-/* The folder of files that a worker must not reach. */
+/* Make the folder of files that a worker must not reach. */
 static int setup(void **state)
 {
     *state = malloc(FOLDER);
@@ -42,7 +42,7 @@ static int teardown(void **state)
     return rc;
 }
 
-/* Run `act` in a child inside the sandbox; its wait status. */
+/* Run `act` in a child inside the sandbox; returns its wait status. */
 static int inside(int (*act)(void))
 {
     const struct sandbox_limits limits = {1 << 30, 1 << 30, 1 << 20, 10};
@@ -107,7 +107,7 @@ static int act_dup(void)
     return dup(1);
 }
 
-/* Limits can be lowered, and not raised, even by root. */
+/* Limits can be lowered but not raised, even by root. */
 static int act_limits(void)
 {
     struct rlimit limit = {1 << 10, 1 << 10}, more = {1 << 20, 1 << 20};
@@ -142,7 +142,7 @@ static void the_sandbox_holds(void **state)
 
 #if SANDBOX_SANITIZED
 /* A sanitizer's report from inside the sandbox is not lost. */
-static void reports_come_out(void **state)
+static void sanitizer_reports_come_out(void **state)
 {
     (void)state;
     char report[4096] = "";
@@ -171,9 +171,9 @@ static void reports_come_out(void **state)
 }
 #endif
 
-enum { HELD = 42, NO_LANDLOCK = 43 }; /* the output of a confined child */
+enum { HELD = 42, NO_LANDLOCK = 43 }; /* exit statuses of confined children */
 
-/* Whether a file can be opened; one that is made is empty. */
+/* Whether a file can be opened; a file created this way is empty. */
 static bool opens(const char *folder, const char *name, int flags)
 {
     char path[128];
@@ -184,7 +184,7 @@ static bool opens(const char *folder, const char *name, int flags)
     return fd >= 0;
 }
 
-/* ... and where it cannot, that it was forbidden. */
+/* Whether opening it fails with a permission error. */
 static bool forbidden(const char *folder, const char *name, int flags)
 {
     return !opens(folder, name, flags) && errno == EACCES;
@@ -201,7 +201,7 @@ static int act_on_calls(void)
         return 3;
     if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM || syscall(SYS_io_uring_setup, 1, NULL) == 0 || errno != EPERM)
         return 4;
-    /* Limits and priorities of its own, and of nobody else. */
+    /* A worker can change its own limits and priority, but not those of another process. */
     struct rlimit limit, zero = {0, 0};
     pid_t parent = getppid();
     if (prlimit(parent, RLIMIT_FSIZE, &zero, NULL) == 0 || errno != EPERM || getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
@@ -241,11 +241,11 @@ static int act_on_files(const char *folder)
         return 1;
     if (!landlock)
         return NO_LANDLOCK;
-    /* The descriptors that it received can be used. */
+    /* The descriptors that it was given can be used. */
     if (read(scan, held, sizeof held) != 4 || write(result, "image", 5) != 5 || ftruncate(result, 3) != 0 ||
         fstat(result, &there) != 0 || there.st_size != 3)
         return 2;
-    /* The same files and others cannot be opened by name, nor can links to them be made. */
+    /* Neither these files nor others can be opened by name or linked to. */
     snprintf(again, sizeof again, "/proc/self/fd/%d", scan);
     if (open(again, O_RDONLY | O_CLOEXEC) >= 0 || errno != EACCES)
         return 3;
@@ -265,7 +265,7 @@ static int act_on_files(const char *folder)
         !opens("/proc/self", "maps", O_RDONLY) || !opens("/sys", "devices", O_RDONLY | O_DIRECTORY) ||
         !opens("/usr", "lib", O_RDONLY | O_DIRECTORY) || !forbidden("/usr/bin", "env", O_WRONLY))
         return 6;
-    /* CUDA names its threads in this way, and does not start if it cannot. */
+    /* CUDA names its threads this way, and does not start if it cannot. */
     snprintf(again, sizeof again, "task/%d/comm", (int)getpid());
     if (!opens("/proc/self", again, O_WRONLY | O_TRUNC))
         return 8;
@@ -292,7 +292,7 @@ static int act_without_landlock(const char *folder)
     return act_on_calls();
 }
 
-/* Run `act` in a child; its exit status. */
+/* Run `act` in a child; returns its exit status. */
 static int confined(int (*act)(const char *folder), const char *folder)
 {
     int status;
@@ -311,8 +311,8 @@ static void a_worker_is_confined(void **state)
     assert_int_equal(confined(act_worker, (const char *)*state), HELD);
 }
 
-/* Whether a child that confines itself as a decoder does requests landlock from the kernel, and gets it. Behind
- * seccomp, which permits no open, there is no other visible effect. */
+/* Whether a child that confines itself as a decoder does requests landlock from the kernel, and gets it. Landlock has
+ * no other visible effect behind seccomp, which permits no open. */
 static bool restricts_itself(void)
 {
     bool restricted = false;
@@ -362,7 +362,7 @@ static void a_worker_opens_no_file_but_the_system_s(void **state)
     assert_int_equal(system(command), 0);
     int said = confined(act_on_files, (const char *)*state);
     if (said == NO_LANDLOCK) {
-        print_message("this kernel has no landlock: what it holds cannot be tried\n");
+        print_message("this kernel has no landlock, so the sandbox cannot be tested\n");
         skip();
     }
     assert_int_equal(said, HELD);
@@ -521,7 +521,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #if SANDBOX_SANITIZED
-        cmocka_unit_test(reports_come_out),
+        cmocka_unit_test(sanitizer_reports_come_out),
 #endif
         cmocka_unit_test(the_sandbox_holds),
         cmocka_unit_test(a_decoder_is_under_landlock_too),

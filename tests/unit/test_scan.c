@@ -1,4 +1,4 @@
-/* scan_open() with malformed flat scans; and our two parsers behind the decoder: XML and MRD streams. */
+/* scan_open() with malformed flat scans, and the two parsers that run in the decoder: XML headers and MRD streams. */
 #include "gridding/base/err.h"
 #include "recon/scan/scan_build.h"
 
@@ -35,7 +35,7 @@ static int memory_of(const void *bytes, size_t length, int seals)
     return fd;
 }
 
-/* A good flat scan of READOUTS readouts, made by the builder; the caller frees it. */
+/* A valid flat scan of READOUTS readouts, made by the builder; the caller frees it. */
 static char *flat_create(size_t *length)
 {
     struct scan_builder *b = malloc(sizeof *b);
@@ -107,7 +107,7 @@ static void written_files_are_read_back(void **state)
 static void every_wrong_field_is_refused(void **state)
 {
     (void)state;
-    /* header: part_at 0; else the offset in the header that says where the part is. */
+    /* part_at: 0 for a field of the header, else the offset in the header of the field that locates the part. */
     static const struct {
         const char *name;
         size_t part_at, offset, size;
@@ -202,7 +202,7 @@ static void every_wrong_field_is_refused(void **state)
     free(flat);
 }
 
-static void a_name_without_end_is_refused(void **state)
+static void an_unterminated_name_is_refused(void **state)
 {
     (void)state;
     size_t length;
@@ -247,7 +247,7 @@ static void a_scan_of_too_many_bytes_is_refused(void **state)
     assert_int_equal(scan_builder_begin(b, fd, UINT64_MAX, 1, GOOD, strlen(GOOD), UINT64_MAX), ERR_LIMIT);
     assert_int_equal(scan_builder_begin(b, fd, UINT64_MAX, 1, GOOD, strlen(GOOD), 0), ERR_NO_IMAGE_DATA);
     assert_int_equal(scan_builder_begin(b, fd, 1000, 1, GOOD, strlen(GOOD), SCAN_MAX_READOUTS), ERR_LIMIT);
-    /* 16 times the file and 64 MB: not from 1 byte, and not into less memory. */
+    /* A scan may take 16 times its file plus 64 MB, which a 1-byte file exceeds here, and no more than the memory. */
     assert_int_equal(scan_builder_begin(b, fd, UINT64_MAX, 1, GOOD, strlen(GOOD), 2), 0);
     assert_int_equal(scan_builder_readouts(b, huge, 2), 0);
     assert_int_equal(scan_builder_layout(b), ERR_HOSTILE_FILE);
@@ -362,7 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_files_are_read_back),         cmocka_unit_test(every_wrong_field_is_refused),
-        cmocka_unit_test(a_name_without_end_is_refused),       cmocka_unit_test(short_or_unsealed_memory_is_refused),
+        cmocka_unit_test(an_unterminated_name_is_refused),     cmocka_unit_test(short_or_unsealed_memory_is_refused),
         cmocka_unit_test(a_scan_of_too_many_bytes_is_refused), cmocka_unit_test(headers_are_read_strictly),
         cmocka_unit_test(the_centre_of_partitions_is_read),    cmocka_unit_test(too_many_encodings_are_refused),
     };

@@ -16,7 +16,7 @@ static void success_has_results_and_a_report(void **state)
     assert_true(f->spool->used == 0); /* the scan is not kept */
 }
 
-static void failure_keeps_its_reason_and_the_worker_lives(void **state)
+static void a_failure_keeps_its_reason_and_the_worker_runs_on(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -28,7 +28,7 @@ static void failure_keeps_its_reason_and_the_worker_lives(void **state)
     ends(f, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-static void each_form_has_a_file_of_its_own(void **state)
+static void each_format_has_a_file_of_its_own(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID], name[SPOOL_NAME], expected[16], held[16] = "";
@@ -38,7 +38,7 @@ static void each_form_has_a_file_of_its_own(void **state)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         submit_for(f, "good", asked[i], id);
         struct job job = reach(f, id, JOB_SUCCEEDED);
-        /* The image file exists in any case. */
+        /* The HDF5 file exists in any case. */
         assert_int_equal(json_array_size(job.results), strcmp(asked[i], "h5") == 0 ? 1 : 2);
         job_clear(&job);
         snprintf(name, sizeof name, "image.%s", asked[i]);
@@ -54,7 +54,7 @@ static void success_without_an_image_is_a_failure(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
-    /* A further format that the image cannot be written in is left out. */
+    /* A further format in which the image cannot be written is left out. */
     submit_for(f, "first only", "png", id);
     struct job job = reach(f, id, JOB_SUCCEEDED);
     assert_int_equal(json_array_size(job.results), 1);
@@ -179,7 +179,7 @@ static void a_job_over_its_time_is_stopped(void **state)
     ends(f, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-static void what_runs_at_the_stop_runs_again(void **state)
+static void jobs_running_at_a_stop_run_again(void **state)
 {
     struct fixture *f = *state;
     char first[JOB_ID], second[JOB_ID];
@@ -195,7 +195,7 @@ static void what_runs_at_the_stop_runs_again(void **state)
     assert_true(job.deaths == 0 && job.attempts == 1);
     job_clear(&job);
     start(f);
-    job = reach(f, first, JOB_RUNNING); /* before the one that came later */
+    job = reach(f, first, JOB_RUNNING); /* it runs before the one submitted later */
     job_clear(&job);
     job = reach(f, second, JOB_QUEUED);
     job_clear(&job);
@@ -215,14 +215,14 @@ static void progress_is_seen_while_a_job_runs(void **state)
     assert_string_equal(status[0].job, id);
     assert_string_equal(kind_find("recon")->steps[status[0].progress.step].name, "gridding");
     assert_string_equal(status[0].device, "fake");
-    assert_true(status[0].progress.fraction == 0.25); /* never less than before */
+    assert_true(status[0].progress.fraction == 0.25); /* progress never falls */
     assert_int_equal(status[0].progress.iteration, 4);
     assert_int_equal(status[0].progress.iterations, 8);
     assert_int_equal(status[0].progress.told, 2);
     assert_int_equal(status[0].state, WORKER_BUSY);
 }
 
-static void devices_are_planned(void **state)
+static void the_plan_of_devices_is_checked(void **state)
 {
     struct worker plan[WORKERS_MAX];
     int count;
@@ -242,16 +242,16 @@ int main(int argc, char **argv)
         return worker();
     const struct CMUnitTest tests[] = {
         WITH_SCHEDULER(success_has_results_and_a_report),
-        WITH_SCHEDULER(failure_keeps_its_reason_and_the_worker_lives),
-        WITH_SCHEDULER(each_form_has_a_file_of_its_own),
+        WITH_SCHEDULER(a_failure_keeps_its_reason_and_the_worker_runs_on),
+        WITH_SCHEDULER(each_format_has_a_file_of_its_own),
         WITH_SCHEDULER(success_without_an_image_is_a_failure),
         WITH_SCHEDULER(results_beyond_the_limit_are_a_fault_of_the_worker),
         WITH_SCHEDULER(cancel_stops_a_job_and_kills_what_does_not_stop),
         WITH_SCHEDULER(jobs_in_quick_succession_hold_up_no_cancellation),
         WITH_SCHEDULER(a_job_over_its_time_is_stopped),
-        WITH_SCHEDULER(what_runs_at_the_stop_runs_again),
+        WITH_SCHEDULER(jobs_running_at_a_stop_run_again),
         WITH_SCHEDULER(progress_is_seen_while_a_job_runs),
-        cmocka_unit_test(devices_are_planned),
+        cmocka_unit_test(the_plan_of_devices_is_checked),
     };
     return cmocka_run_group_tests_name("scheduler", tests, NULL, NULL);
 }

@@ -11,8 +11,8 @@ static void a_worker_that_dies_gets_one_more_try(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-/* It had not yet received the job: this death does not count as an attempt of the job, which has two of its own. */
-static void a_worker_that_takes_no_job_costs_it_no_try(void **state)
+/* The worker had not yet received the job, so its death does not count as one of the job's two attempts. */
+static void a_worker_that_dies_without_the_job_costs_no_attempt(void **state)
 {
     ends(*state, "last words", JOB_SUCCEEDED, NULL, 1);
     ends(*state, "die once", JOB_SUCCEEDED, NULL, 3);
@@ -24,14 +24,14 @@ static void a_lost_device_gets_one_more_try(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-/* The device is lost while a prepared job is computed: a job that was sent meanwhile fails by it. */
+/* The device is lost while a prefetched job is computed: a job sent in the meantime fails with it. */
 static void a_device_lost_before_the_job_began_fails_it(void **state)
 {
     ends(*state, "fatal, before it began", JOB_FAILED, "device-failed", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-static void a_worker_that_breaks_the_rules_is_replaced(void **state)
+static void a_worker_that_violates_the_protocol_is_replaced(void **state)
 {
     ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
@@ -41,7 +41,7 @@ static void a_worker_that_breaks_the_rules_is_replaced(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-static void a_result_that_a_worker_can_still_change_is_none(void **state)
+static void a_result_that_a_worker_can_still_write_is_refused(void **state)
 {
     ends(*state, "keeps once", JOB_SUCCEEDED, NULL, 2);
     ends(*state, "keeps", JOB_FAILED, "worker-died", 2);
@@ -56,7 +56,7 @@ static void a_silent_worker_is_killed(void **state)
     ends(f, "hang", JOB_FAILED, "worker-died", 2);
 }
 
-/* A process that hangs in the kernel cannot be killed: here SIGKILL misses one process while `deaf`. */
+/* A process that hangs in the kernel cannot be killed: while `deaf`, SIGKILL has no effect on one process. */
 static atomic_bool deaf;
 static _Atomic pid_t missed;
 
@@ -82,7 +82,7 @@ static struct worker_status status_wait(struct fixture *f, int index, enum worke
     return status[index];
 }
 
-static void a_worker_that_cannot_be_killed_holds_up_no_other(void **state)
+static void a_worker_that_cannot_be_killed_does_not_block_others(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -93,7 +93,7 @@ static void a_worker_that_cannot_be_killed_holds_up_no_other(void **state)
     status_wait(f, 1, WORKER_IDLE, "");
     submit(f, "hang", id);
     struct worker_status status[WORKERS_MAX] = {{.job = ""}};
-    int hung = 0; /* which has the job */
+    int hung = 0; /* the worker that has the job */
     for (double end = clock_seconds() + HANGS_SECONDS; strcmp(status[hung].job, id) != 0 && clock_seconds() < end;) {
         moment();
         scheduler_status(f->scheduler, status);
@@ -112,7 +112,7 @@ static void a_worker_that_cannot_be_killed_holds_up_no_other(void **state)
     status_wait(f, hung, WORKER_IDLE, "");
 }
 
-static void a_worker_that_cannot_be_started_is_told(void **state)
+static void a_worker_that_cannot_be_started_is_reported(void **state)
 {
     struct fixture *f = *state;
     struct worker_status status[WORKERS_MAX];
@@ -140,7 +140,7 @@ static void device_breaks(struct fixture *f, bool broken)
     close(fd);
 }
 
-/* Wait until a worker is in its back-off, or has left it. */
+/* Wait until a worker's back-off has begun or ended. */
 static void rests(struct fixture *f, int index, bool expected)
 {
     struct worker_status status[WORKERS_MAX];
@@ -156,7 +156,7 @@ static void rests(struct fixture *f, int index, bool expected)
     }
 }
 
-static void a_device_that_fails_every_job_costs_none_of_them(void **state)
+static void a_device_that_fails_every_job_fails_none_of_them(void **state)
 {
     struct fixture *f = *state;
     char ids[3][JOB_ID];
@@ -168,7 +168,7 @@ static void a_device_that_fails_every_job_costs_none_of_them(void **state)
     struct job job;
     for (double end = clock_seconds() + HANGS_SECONDS; attempts < 3 && clock_seconds() < end; moment()) {
         attempts = 0;
-        for (int i = 0; i < 3; i++) { /* none fails, by however many it is tried */
+        for (int i = 0; i < 3; i++) { /* none fails, however often it is tried */
             assert_int_equal(store_get(f->store, ids[i], &job), 0);
             assert_true(job.state == JOB_QUEUED || job.state == JOB_RUNNING);
             assert_true(job.deaths <= (i == 0));
@@ -202,7 +202,7 @@ static void two_jobs_that_kill_every_worker_fail_where_others_succeed(void **sta
     job = reach(f, ids[1], JOB_FAILED);
     assert_string_equal(json_string_value(json_object_get(job.error, "code")), "worker-died");
     job_clear(&job);
-    submit(f, "good", ids[3]); /* without it the last one would be kept, and tried at times */
+    submit(f, "good", ids[3]); /* without a job that succeeds, the last one would be kept and retried */
     job = reach(f, ids[3], JOB_SUCCEEDED);
     job_clear(&job);
     job = reach(f, ids[2], JOB_FAILED);
@@ -215,15 +215,15 @@ int main(int argc, char **argv)
         return worker();
     const struct CMUnitTest tests[] = {
         WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
-        WITH_SCHEDULER(a_worker_that_takes_no_job_costs_it_no_try),
+        WITH_SCHEDULER(a_worker_that_dies_without_the_job_costs_no_attempt),
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),
         WITH_SCHEDULER(a_device_lost_before_the_job_began_fails_it),
-        WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
-        WITH_SCHEDULER(a_result_that_a_worker_can_still_change_is_none),
+        WITH_SCHEDULER(a_worker_that_violates_the_protocol_is_replaced),
+        WITH_SCHEDULER(a_result_that_a_worker_can_still_write_is_refused),
         WITH_SCHEDULER(a_silent_worker_is_killed),
-        WITH_SCHEDULER(a_worker_that_cannot_be_killed_holds_up_no_other),
-        WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),
-        WITH_SCHEDULER(a_device_that_fails_every_job_costs_none_of_them),
+        WITH_SCHEDULER(a_worker_that_cannot_be_killed_does_not_block_others),
+        WITH_SCHEDULER(a_worker_that_cannot_be_started_is_reported),
+        WITH_SCHEDULER(a_device_that_fails_every_job_fails_none_of_them),
         WITH_SCHEDULER(two_jobs_that_kill_every_worker_fail_where_others_succeed),
     };
     return cmocka_run_group_tests_name("scheduler faults", tests, NULL, NULL);

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* While this is not 0, mkdir of a folder of results fails with it. */
+/* If this is not 0, mkdir of a results folder fails with this error. */
 static atomic_int mkdir_error;
-static atomic_int mkdir_failed; /* times */
+static atomic_int mkdir_failed; /* number of failures */
 
 int mkdirat(int folder, const char *name, mode_t mode)
 {
@@ -68,7 +68,7 @@ static void jobs_wait_for_memory(void **state)
     waits_out(*state, ENOMEM);
 }
 
-static void jobs_wait_for_a_disk_that_fails(void **state)
+static void jobs_wait_while_the_disk_fails(void **state)
 {
     waits_out(*state, EIO);
 }
@@ -86,7 +86,7 @@ static void shortage_set(struct fixture *f, bool is_short)
     close(fd);
 }
 
-static void a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other(void **state)
+static void a_job_without_room_for_results_is_requeued_and_blocks_no_other(void **state)
 {
     struct fixture *f = *state;
     char large[JOB_ID], other[JOB_ID];
@@ -106,7 +106,7 @@ static void a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other(v
     job_clear(&job);
 }
 
-static void a_job_that_was_put_back_can_be_canceled(void **state)
+static void a_requeued_job_can_be_canceled(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -118,7 +118,7 @@ static void a_job_that_was_put_back_can_be_canceled(void **state)
     cancel(f, id, JOB_CANCELED);
 }
 
-static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
+static void the_scan_of_a_job_that_failed_with_a_disk_error_is_kept(void **state)
 {
     struct fixture *f = *state;
     char broken[JOB_ID], good[JOB_ID];
@@ -127,7 +127,7 @@ static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
     struct job job = reach(f, broken, JOB_FAILED);
     assert_string_equal(json_string_value(json_object_get(job.error, "code")), "io-error");
     job_clear(&job);
-    submit(f, "good", good); /* when that is over, so is what follows the end of the other */
+    submit(f, "good", good); /* after that, the steps that follow the other job's end are done too */
     job = reach_while(f, good, JOB_SUCCEEDED, true);
     job_clear(&job);
     assert_true(scan_is_there(f, broken));
@@ -135,7 +135,7 @@ static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
     f->scheduler = NULL;
     assert_false(scan_is_there(f, good));
     assert_int_equal(spool_clean(f->spool, f->store, true, &cleaned), 0);
-    assert_true(scan_is_there(f, broken)); /* also over a start */
+    assert_true(scan_is_there(f, broken)); /* also after a restart */
 }
 
 int main(int argc, char **argv)
@@ -145,10 +145,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WITH_SCHEDULER(jobs_wait_for_room),
         WITH_SCHEDULER(jobs_wait_for_memory),
-        WITH_SCHEDULER(jobs_wait_for_a_disk_that_fails),
-        WITH_SCHEDULER(a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other),
-        WITH_SCHEDULER(a_job_that_was_put_back_can_be_canceled),
-        WITH_SCHEDULER(the_scan_of_a_job_that_failed_by_the_disk_stays),
+        WITH_SCHEDULER(jobs_wait_while_the_disk_fails),
+        WITH_SCHEDULER(a_job_without_room_for_results_is_requeued_and_blocks_no_other),
+        WITH_SCHEDULER(a_requeued_job_can_be_canceled),
+        WITH_SCHEDULER(the_scan_of_a_job_that_failed_with_a_disk_error_is_kept),
     };
     return cmocka_run_group_tests_name("scheduler shortage", tests, NULL, NULL);
 }

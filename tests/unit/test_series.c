@@ -8,12 +8,12 @@ enum {
     FRAMES = 8,
     SPOKES = 10,
     SAMPLES = 96
-}; /* 6 times fewer spokes than full sampling needs */
+}; /* a sixth of the spokes that full sampling needs */
 
 static const char *const methods[] = {"temporal-tv", "llr"};
 
-/* Golden-angle spokes of a phantom that goes through one cycle of motion, all in one repetition; the truth of the
- * middle of each of FRAMES parts in truth[FRAMES][SIZE][SIZE]. */
+/* Golden-angle spokes of a phantom that goes through one cycle of motion, all in one repetition;
+ * truth[FRAMES][SIZE][SIZE] is the object in the middle of each of FRAMES parts. */
 static void moving(struct flat *flat, double cycles, float scale, float *truth)
 {
     const int n[3] = {SIZE, SIZE, 1};
@@ -36,7 +36,7 @@ static void moving(struct flat *flat, double cycles, float scale, float *truth)
     }
 }
 
-/* The largest error of an image of the series. */
+/* The largest error over the images of the series. */
 static double worst(const struct job_outcome *out, const float *truth)
 {
     double most = 0;
@@ -52,17 +52,17 @@ static void run_method(struct flat *flat, const char *method, const char *more, 
     succeed(flat, parameters, out);
 }
 
-/* image[a] - image[b] of SIZE^2 pixels, which is all motion. */
+/* image[a] - image[b] of SIZE^2 pixels: the motion alone. */
 static void change(const float *images, size_t a, size_t b, float *out)
 {
     for (size_t i = 0; i < SIZE * SIZE; i++)
         out[i] = images[a * SIZE * SIZE + i] - images[b * SIZE * SIZE + i];
 }
 
-/* Every image of the series, including the first and last, is twice as close to its own truth as the images of tv,
- * which uses each image alone (measured: 0.29; 0.10 and less); and it moves: between the extremes of the motion the
- * images change as the truths do, where a mean image for all times has an error of 1 (measured: 0.36 and less). */
-static void test_each_image_gains_by_the_others(void **state)
+/* Every image of the series, including the first and last, is twice as close to its truth as tv's image, which uses
+ * only its own data (measured: 0.29; at most 0.10). The object moves: between the extremes of the motion the images
+ * change as the truths do, where a single mean image would have an error of 1 (measured: at most 0.36). */
+static void test_each_image_gains_from_the_others(void **state)
 {
     (void)state;
     float truth[FRAMES * SIZE * SIZE];
@@ -79,7 +79,7 @@ static void test_each_image_gains_by_the_others(void **state)
         change(images_of(&out)->data, 1, 5, moved);
         const double error = worst(&out, truth), motion = distance(moved, 1, expected, SIZE * SIZE);
         if (!(error < alone / 2 && motion < 0.6))
-            fail_msg("%s errs by %g and its change by %g; tv by %g", methods[m], error, motion, alone);
+            fail_msg("%s has an error of %g, its change of %g; tv of %g", methods[m], error, motion, alone);
         assert_string_equal(decided(&out, "time"), "repetition");
         assert_string_equal(decided(&out, "coils"), "sense");
         assert_string_equal(decided(&out, "k-space"), "ellipse");
@@ -184,8 +184,8 @@ static void test_scale_and_bits(void **state)
     flat_free(&thousand);
 }
 
-/* With a huge weight, temporal-tv gives one image for all times, the same to float32's rounding and the dual's last
- * steps; llr gives none. */
+/* With a huge weight, temporal-tv gives the same image at all times, up to float32 rounding and the dual's remaining
+ * error; llr gives zeros. */
 static void test_huge_weights(void **state)
 {
     (void)state;
@@ -204,8 +204,9 @@ static void test_huge_weights(void **state)
     flat_free(&flat);
 }
 
-/* Two slices are two series: each equals the result of the slice alone, to the bit. Images of one trajectory share a
- * kernel, although images of others lie between them. With one repetition, the phases are the time. */
+/* Two slices are two series: each equals the result of the slice alone, bit for bit. Images on the same trajectory
+ * share a kernel even if images of other trajectories lie between them. With a single repetition, the phases are the
+ * time. */
 static void test_slices_and_shared_trajectories(void **state)
 {
     (void)state;
@@ -248,7 +249,7 @@ static void test_slices_and_shared_trajectories(void **state)
 }
 
 /* Progress never falls and counts iterations; the job can be canceled at every call of the listener, within each
- * image's coils and within the proximal operator: more often than once an image and iteration. */
+ * image's coils and within the proximal operator, so more often than once per image and iteration. */
 static void test_progress_and_cancel(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void test_refusals(void **state)
     flat_free(&flat);
 }
 
-/* Each image is the direct sum of its own readouts, and counts in time. */
+/* Each image is the direct sum of its own readouts, and is numbered in time. */
 static void test_a_series_is_divided(void **state)
 {
     (void)state;
@@ -318,8 +319,9 @@ static void test_a_series_is_divided(void **state)
     flat_free(&flat);
 }
 
-/* The weight falls to its final value during the first iterations (recon/mri/recon_methods.c): half of the iterations
- * reach 1.02 times the error of all. With the final weight from the start, llr ends at 3.2 times. */
+/* The weight falls to its final value during the first iterations (recon/mri/recon_methods.c): after half of the
+ * iterations the error is 1.02 times that after all. With the final weight from the start, llr ends at 3.2 times that
+ * error. */
 static void test_the_falling_weight_halves_the_iterations(void **state)
 {
     (void)state;
@@ -339,7 +341,7 @@ static void test_the_falling_weight_halves_the_iterations(void **state)
     flat_free(&flat);
 }
 
-/* Bytes that this process has at most had in memory since peak_reset(). */
+/* The most memory that this process has used since peak_reset(), in bytes. */
 static size_t peak_memory(void)
 {
     char line[128];
@@ -361,15 +363,15 @@ static size_t peak_reset(void)
     return peak_memory();
 }
 
-/* What 2,000 images take is what the job asked for before it began, and no more. */
-static void test_memory_is_what_was_promised(void **state)
+/* 2,000 images take no more memory than the job requested before it began. */
+static void test_memory_stays_within_the_estimate(void **state)
 {
     (void)state;
     enum { IMAGES = 2000, SMALL = 24, EACH = 3, LINE = 24 };
     struct flat flat;
     struct job_outcome out = {0};
 #ifdef __SANITIZE_ADDRESS__
-    skip(); /* the sanitizer's own memory is several times that */
+    skip(); /* the sanitizer's own memory is several times as large */
 #endif
     flat_init(&flat, SMALL, SMALL, 1);
     spokes(&flat, IMAGES * EACH, LINE, 2);
@@ -379,7 +381,7 @@ static void test_memory_is_what_was_promised(void **state)
     assert_int_equal(images_of(&out)->count, IMAGES);
     /* A vector of all images is 9 MB. */
     if (!(taken < promised && promised < 2 * taken))
-        fail_msg("%.1f MB taken, %.1f promised", taken / 1e6, promised / 1e6);
+        fail_msg("%.1f MB used, %.1f estimated", taken / 1e6, promised / 1e6);
     drop(&out);
     flat_free(&flat);
 }
@@ -388,7 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_series_is_divided, random_reset),
-        cmocka_unit_test_setup(test_each_image_gains_by_the_others, random_reset),
+        cmocka_unit_test_setup(test_each_image_gains_from_the_others, random_reset),
         cmocka_unit_test_setup(test_the_falling_weight_halves_the_iterations, random_reset),
         cmocka_unit_test_setup(test_windows, random_reset),
         cmocka_unit_test_setup(test_windows_are_near_the_whole, random_reset),
@@ -397,7 +399,7 @@ int main(void)
         cmocka_unit_test_setup(test_slices_and_shared_trajectories, random_reset),
         cmocka_unit_test_setup(test_progress_and_cancel, random_reset),
         cmocka_unit_test_setup(test_refusals, random_reset),
-        cmocka_unit_test_setup(test_memory_is_what_was_promised, random_reset),
+        cmocka_unit_test_setup(test_memory_stays_within_the_estimate, random_reset),
     };
     return cmocka_run_group_tests(tests, single_open, device_close);
 }

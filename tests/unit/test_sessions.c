@@ -16,7 +16,7 @@ struct fixture {
     char path[64];
     struct tokens *tokens;
     struct sessions *sessions;
-    unsigned char hash[2][TOKEN_HASH]; /* of the tokens of "one" and "two" */
+    unsigned char hash[2][TOKEN_HASH]; /* of the tokens of clients "one" and "two" */
 };
 
 static int setup(void **state)
@@ -46,7 +46,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void a_session_is_its_tokens_owner_until_its_end(void **state)
+static void a_session_identifies_its_client_until_it_ends(void **state)
 {
     struct fixture *f = *state;
     char id[SESSION_TEXT], other[SESSION_TEXT];
@@ -72,7 +72,7 @@ static void a_session_is_its_tokens_owner_until_its_end(void **state)
         assert_int_equal(sessions_identify(f->sessions, none[i], 300, &who, &end), ERR_UNAUTHORIZED);
 }
 
-static void a_token_that_is_gone_takes_its_sessions_along(void **state)
+static void a_removed_token_ends_its_sessions(void **state)
 {
     struct fixture *f = *state;
     char id[SESSION_TEXT];
@@ -85,7 +85,7 @@ static void a_token_that_is_gone_takes_its_sessions_along(void **state)
     assert_int_equal(sessions_identify(f->sessions, id, 100, &who, &end), ERR_UNAUTHORIZED);
 }
 
-static void sessions_are_bounded_and_the_oldest_ends(void **state)
+static void the_number_of_sessions_is_limited_and_the_oldest_ends(void **state)
 {
     struct fixture *f = *state;
     static char ids[SESSIONS_MOST + 1][SESSION_TEXT];
@@ -99,9 +99,9 @@ static void sessions_are_bounded_and_the_oldest_ends(void **state)
     assert_int_equal(sessions_count(f->sessions, 100), SESSIONS_TOKEN + 1);
     assert_int_equal(sessions_identify(f->sessions, ids[0], 100, &who, &end), ERR_UNAUTHORIZED);
     assert_int_equal(sessions_identify(f->sessions, ids[1], 100, &who, &end), 0);
-    assert_int_equal(sessions_identify(f->sessions, lone, 100, &who, &end), 0); /* another token's stays */
+    assert_int_equal(sessions_identify(f->sessions, lone, 100, &who, &end), 0); /* another token's session stays */
     for (int i = 0; i < SESSIONS_MOST; i++) {
-        hash[0] = (unsigned char)(i / SESSIONS_TOKEN + 1); /* of many tokens */
+        hash[0] = (unsigned char)(i / SESSIONS_TOKEN + 1); /* sessions of many tokens */
         assert_int_equal(sessions_open(f->sessions, hash, 200 + i, ids[i]), 0);
     }
     assert_int_equal(sessions_count(f->sessions, 300), SESSIONS_MOST);
@@ -120,7 +120,7 @@ static void failures_of_an_address_are_counted_for_a_minute(void **state)
     assert_int_equal(sessions_may_try(f->sessions, other, 110), 0);
     assert_int_equal(sessions_may_try(f->sessions, address, 99 + LOGIN_SECONDS), ERR_QUOTA);
     assert_int_equal(sessions_may_try(f->sessions, address, 100 + LOGIN_SECONDS), 0);
-    /* More addresses than the table holds: the oldest is dropped, and nothing else happens. */
+    /* More addresses than the table holds: the oldest entry is dropped, without any other effect. */
     for (int i = 0; i <= LOGIN_ADDRESSES; i++) {
         memcpy(address + 4, &i, sizeof i);
         for (int j = 0; j < LOGIN_FAILURES; j++)
@@ -161,9 +161,9 @@ static void a_cookie_is_found_by_its_whole_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_SESSIONS(a_session_is_its_tokens_owner_until_its_end),
-        WITH_SESSIONS(a_token_that_is_gone_takes_its_sessions_along),
-        WITH_SESSIONS(sessions_are_bounded_and_the_oldest_ends),
+        WITH_SESSIONS(a_session_identifies_its_client_until_it_ends),
+        WITH_SESSIONS(a_removed_token_ends_its_sessions),
+        WITH_SESSIONS(the_number_of_sessions_is_limited_and_the_oldest_ends),
         WITH_SESSIONS(failures_of_an_address_are_counted_for_a_minute),
         cmocka_unit_test(a_cookie_is_found_by_its_whole_name),
     };

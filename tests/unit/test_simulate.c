@@ -24,7 +24,7 @@ struct folder {
     char path[64], scan[96], truth[96];
 };
 
-/* Run the command with words split at spaces; "--out" is added. */
+/* Run the command with `line` split at spaces; "--out" is added. */
 static int run(const struct folder *folder, const char *line)
 {
     char copy[512], *words[MOST_WORDS] = {"simulate"}, out[] = "--out", scan[96], *rest = NULL;
@@ -56,8 +56,8 @@ static bool has_flag(const ISMRMRD_Acquisition *acquisition, int flag)
     return ismrmrd_is_flag_set(acquisition->head.flags, (uint64_t)flag);
 }
 
-/* Every acquisition of frames and slices of the asymmetric phantom, exactly: trajectory, data, geometry, counters,
- * flags. */
+/* Every acquisition of frames and slices of the asymmetric phantom must match exactly: trajectory, data, geometry,
+ * counters, flags. */
 static void test_contents(void **state)
 {
     const struct folder *folder = *state;
@@ -87,7 +87,7 @@ static void test_contents(void **state)
         assert_int_equal(has_flag(&acquisition, ISMRMRD_ACQ_LAST_IN_SLICE), readout == 4);
         assert_int_equal(has_flag(&acquisition, ISMRMRD_ACQ_LAST_IN_REPETITION), readout == 4 && slice == 2);
         assert_int_equal(has_flag(&acquisition, ISMRMRD_ACQ_LAST_IN_MEASUREMENT), i == 29);
-        /* Sagittal: read posterior, phase inferior, slices towards the right: read x phase = -x. */
+        /* Sagittal: read posterior, phase inferior, slices towards the right; read x phase = -x. */
         float position[3] = {10 - 8 * ((float)slice - 1), -20, 30}, read[3] = {0, 1, 0}, phase[3] = {0, 0, -1},
               across[3] = {-1, 0, 0};
         assert_memory_equal(head->position, position, sizeof position);
@@ -99,7 +99,7 @@ static void test_contents(void **state)
 
         struct phantom *phantom = NULL;
         struct c32 expected[3 * 20];
-        double height = ((int)slice - 1) * 8 / 48.0; /* 2 mm a pixel */
+        double height = ((int)slice - 1) * 8 / 48.0; /* 2 mm per pixel */
         assert_int_equal(phantom_create(&phantom, PHANTOM_ASYMMETRIC, 2, (int[]){24, 16, 1}, height, 3), 0);
         phantom_kspace(phantom, 20, traj->k + readout * 40, 20, expected);
         phantom_free(phantom);
@@ -141,7 +141,7 @@ static void test_long(void **state)
     traj_free(traj);
 }
 
-/* Units and the column of weights. */
+/* Units, and the column of weights. */
 static void test_columns(void **state)
 {
     const struct folder *folder = *state;
@@ -178,7 +178,7 @@ static void test_columns(void **state)
     traj_free(traj);
 }
 
-/* Means of the products of coils' noise over `count` complex samples each. */
+/* Mean products of the coils' noise over `count` complex samples each. */
 static void covariance(const complex_float_t *data, size_t count, double complex out[3][3])
 {
     for (size_t a = 0; a < 3; a++)
@@ -212,11 +212,11 @@ static void test_noise(void **state)
     double complex seen[3][3];
     covariance(noise.data, 2048, seen);
     for (int a = 0; a < 3; a++)
-        for (int b = 0; b < 3; b++) /* three coils in a ring: all are neighbours */
+        for (int b = 0; b < 3; b++) /* three coils in a ring: each is a neighbour of the others */
             assert_true(cabs(seen[a][b] - 5.12 * (a == b ? 1 : 0.48)) < 5.12 * 0.11);
 
-    /* The same seed: the same bits. The signal's noise is noise, and of that size: 48 values, so 16 sd of the mean's
-     * error allow 2.3. */
+    /* The same seed gives the same bits. The signal's noise has the same power. The mean power of 48 values, at
+     * least 16 of them independent, has a standard error of at most 25 %: a factor of 2.3 is five of these. */
     assert_int_equal(run(folder, "--matrix 16 --coils 3 --readouts 4 --samples 16 --noise 0.1 --noise-correlation 0.6 "
                                  "--noise-scan --seed 5"),
                      0);
@@ -238,7 +238,7 @@ static void test_noise(void **state)
     ismrmrd_cleanup_acquisition(&clean);
 }
 
-/* The true image's file: NumPy's header, shape, and the phantom's own truth. */
+/* The true image's file: NumPy's header, the shape, and the phantom's own truth. */
 static void test_truth(void **state)
 {
     const struct folder *folder = *state;

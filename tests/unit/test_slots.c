@@ -1,5 +1,6 @@
-/* The slots of a grid in slots, on the CPU: sums as a GPU's warps make them, run by run and part by part, chunk by
- * chunk, read back as the FFT's pass along x does, against the plain sum. All numbers are whole: sums are exact. */
+/* The slots of a grid, on the CPU: sums as a GPU's warps form them, run by run, part by part and chunk by chunk, are
+ * read back as the FFT's pass along x does, and compared with the plain sum. All numbers are integers, so sums are
+ * exact. */
 #include "gridding/range/layout.h"
 #include "tests/unit/allocate.h"
 
@@ -14,18 +15,18 @@ enum { COLUMNS = 12, ROWS = 20, PLANES = 20, SLOT = COLUMNS * ROWS * PLANES };
 
 struct sample {
     uint32_t bin;
-    int cell[3]; /* base */
+    int cell[3]; /* the first cell */
     double value;
 };
 
 struct layout {
     struct range_geometry g;
     uint32_t count, samples;
-    struct sample *sample; /* by bin */
+    struct sample *sample; /* sorted by bin */
     uint32_t *first, *slot;
     struct range_prefix *rows, all;
     struct range_run *run;
-    uint32_t *heavy; /* bins */
+    uint32_t *heavy; /* indices of bins */
     double *slots, *grid;
     bool *written; /* [slots], in this chunk */
 };
@@ -51,13 +52,13 @@ static size_t cell_of(const struct range_geometry *g, const int at[3])
            (size_t)(at[0] % a[0].cells);
 }
 
-/* The kernel: different at every cell, whole. */
+/* The kernel: integer weights, different at every cell. */
 static double weight(int x, int y, int z)
 {
     return 1 + x + 10 * y + 100 * z;
 }
 
-/* Samples, a third of them in one small place, and the plain sum. */
+/* Samples, a third of them in one small region, and the plain sum. */
 static void make_samples(struct layout *l, uint64_t seed)
 {
     const struct range_geometry *g = &l->g;
@@ -84,7 +85,7 @@ static void make_samples(struct layout *l, uint64_t seed)
     qsort(l->sample, l->samples, sizeof *l->sample, by_bin);
 }
 
-/* The lists, as the device makes them: each entry from the prefixes before it. */
+/* The lists, made as on the device: each entry from the prefixes before it. */
 static void make_lists(struct layout *l)
 {
     struct range_prefix before = {0};
@@ -139,7 +140,8 @@ static void layout_free(struct layout *l)
         free(held[i]);
 }
 
-/* Add a bin's samples to a brick: `own` its own columns, `right` what they reach of the next bin. */
+/* Add a bin's samples to a brick: `own` for the bin's own columns, `right` for those of the next bin that they
+ * reach. */
 static void sum_bin(const struct layout *l, uint32_t bin, double *own, double *right)
 {
     int place[3], width = l->g.width;
@@ -158,7 +160,7 @@ static void sum_bin(const struct layout *l, uint32_t bin, double *own, double *r
                 }
 }
 
-/* A slot is written once per chunk, and is inside the workspace. */
+/* A slot is written once per chunk, and lies inside the workspace. */
 static void put_slot(struct layout *l, const struct slot_rows *rows, int stretch, uint32_t slot, const double *sum)
 {
     uint32_t at = slot - rows->base[stretch];
@@ -175,7 +177,7 @@ static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch
         struct range_run run;
         if (r < rows->runs[stretch]) {
             run = l->run[rows->run[stretch] + r];
-        } else { /* its parts, added up */
+        } else { /* its parts, summed */
             run.bin = l->heavy[rows->heavy[stretch] + r - rows->runs[stretch]];
             run.bins = 1;
             assert_true(l->first[run.bin + 1] - l->first[run.bin] > l->g.light);
@@ -186,7 +188,7 @@ static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch
             assert_true(l->first[b + 1] > l->first[b]);
             memset(sum[1], 0, SLOT * sizeof(double));
             sum_bin(l, b, sum[0], sum[1]);
-            /* Within a run each bin has one slot of its own; the slots are contiguous. */
+            /* Within a run each bin has one slot, and the slots are contiguous. */
             if (b > run.bin)
                 assert_int_equal(l->slot[b + 1] - l->slot[b], 1);
             put_slot(l, rows, stretch, l->slot[b + 1] - 1, sum[0]);
@@ -200,7 +202,7 @@ static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch
     free(sum[1]);
 }
 
-/* The lines y of chunk [from, to), read from slots, are the grid's. */
+/* The lines y of chunk [from, to), read from slots, must equal the grid's. */
 static void check_lines(const struct layout *l, const struct slot_rows *rows, int from, int to)
 {
     const struct range_axis *axis = l->g.axis;
@@ -244,7 +246,7 @@ static void check_chunks(struct layout *l, int chunk)
         check_lines(l, &r, from, to);
         runs -= r.runs[0] + r.runs[1];
         parts -= r.parts[0] + r.parts[1];
-        if (chunk < rows) { /* the row below is summed once more */
+        if (chunk < rows) { /* the row below is summed again */
             const struct range_prefix *below = l->rows + (from > 0 ? from : rows) - 1;
             runs += below[1].runs - below[0].runs;
             parts += below[1].parts - below[0].parts;
@@ -256,7 +258,7 @@ static void check_chunks(struct layout *l, int chunk)
     assert_int_equal(parts, 0);
 }
 
-/* Bins as bricks have them; of different lengths along every axis; heavy ones; single runs; a wide kernel. */
+/* Bins of the sizes used for bricks, with different lengths along each axis; heavy bins; single runs; a wide kernel. */
 static void lines_read_from_slots_are_the_grid(void **state)
 {
     static const struct {
@@ -279,8 +281,8 @@ static void lines_read_from_slots_are_the_grid(void **state)
     }
 }
 
-/* Every cell is in one bin, and also in the bin before if that reaches it. */
-static void cells_are_where_their_bins_say(void **state)
+/* Every cell lies in one bin, and also in the previous one if that reaches it. */
+static void each_cell_lies_in_the_bins_that_reach_it(void **state)
 {
     (void)state;
     for (int cells = 32; cells < 90; cells++)
@@ -304,7 +306,7 @@ static void cells_are_where_their_bins_say(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_where_their_bins_say),
+        cmocka_unit_test(each_cell_lies_in_the_bins_that_reach_it),
         cmocka_unit_test(lines_read_from_slots_are_the_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

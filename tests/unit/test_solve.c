@@ -1,4 +1,4 @@
-/* Solvers on small matrices: against direct solutions in double precision; how iterations end, are canceled and
+/* Solvers on small matrices, compared with direct solutions in double precision; how iterations end, are canceled and
  * diverge. */
 #include "gridding/base/err.h"
 #include "recon/solve/solve.h"
@@ -13,7 +13,7 @@
 
 enum { N = 40 };
 
-/* Q diag Q', Q being the Householder reflection of v: eigenvalues known, no zeros anywhere. */
+/* Q diag Q' with Q the Householder reflection of v: known eigenvalues, no zero entries. */
 struct matrix {
     double value[N];
     double complex v[N];
@@ -43,7 +43,7 @@ static void reflect(const struct matrix *m, double complex *x)
         x[i] -= 2 * dot * m->v[i];
 }
 
-/* out = Q f(diag) Q' in, f being 1 / (. + lambda) or the identity. */
+/* out = Q f(diag) Q' in, where f is 1 / (. + lambda) or the identity. */
 static void matrix_apply(const struct matrix *m, bool inverse, double lambda, const struct c32 *in, double complex *out)
 {
     for (int i = 0; i < N; i++)
@@ -88,7 +88,7 @@ static double distance(const struct c32 *x, const double complex *y)
     return sqrt(off / all);
 }
 
-/* With and without lambda; as many operator calls as iterations. */
+/* With and without lambda; one operator call per iteration. */
 static void test_cg_solves(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void test_cg_solves(void **state)
         assert_int_equal(m.calls, result.iterations);
         assert_in_range(result.iterations, 5, 60);
         assert_true(result.residual <= 1e-6);
-        /* The residual's bound times the condition of 100, and float32. */
+        /* The bound of the residual times the condition number of 100, plus float32 rounding. */
         assert_true(distance(x, exact) < 1e-4);
         dev_release(dev, b);
     }
@@ -143,12 +143,12 @@ static void test_cg_ends(void **state)
     assert_int_equal(result.end, SOLVE_ITERATIONS);
     assert_int_equal(result.iterations, 4);
     assert_true(result.residual > 0);
-    /* One iteration is always done; then the time limit applies. */
+    /* One iteration is always done before the time limit applies. */
     stop = (struct solve_stop){.iterations = 1000, .seconds = 1e-12};
     assert_int_equal(cg_solve(dev, &op, 0, b, x, &stop, NULL, &result), 0);
     assert_int_equal(result.end, SOLVE_SECONDS);
     assert_int_equal(result.iterations, 1);
-    /* The tolerance is compared after an iteration, not with the start, whose residual is 1. */
+    /* The tolerance is compared after each iteration, not with the initial residual, which is 1. */
     stop = (struct solve_stop){.iterations = 1000, .tolerance = 1};
     assert_int_equal(cg_solve(dev, &op, 10, b, x, &stop, NULL, &result), 0);
     assert_int_equal(result.end, SOLVE_TOLERANCE);
@@ -166,7 +166,8 @@ static void test_cg_ends(void **state)
     dev_free(dev);
 }
 
-/* NaN in the right side or from the operator, and an operator that is not positive, give an error, not an image. */
+/* NaN in the right-hand side or from the operator, or an operator that is not positive, gives an error, not an
+ * image. */
 static void test_cg_diverges(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void test_cg_diverges(void **state)
     dev_free(dev);
 }
 
-/* From below, and exact to 1 % after 30 steps where the next eigenvalue is 11 % less. */
+/* The estimate is a lower bound, and exact to 1 % after 30 steps if the next eigenvalue is 11 % smaller. */
 static void test_power(void **state)
 {
     (void)state;

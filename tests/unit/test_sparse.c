@@ -1,4 +1,5 @@
-/* Finite differences and wavelets: the laws of operators, the formulas, and the same bits for any number of threads. */
+/* Finite differences and wavelets: the operator identities, the formulas, and the same bits for any number of
+ * threads. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/sparse/sparse.h"
@@ -61,7 +62,7 @@ static struct dev *open_cpu(int threads)
     return dev;
 }
 
-/* Along each axis alone and along several; nothing wraps round from the last element to the first. */
+/* Along each axis and along several; differences do not wrap from the last element to the first. */
 static void test_differences(void **state)
 {
     (void)state;
@@ -78,7 +79,7 @@ static void test_differences(void **state)
     dev_free(s.dev);
 }
 
-/* W'W = 1 and the laws of an operator, in 2-D, 3-D, and along axes of different levels. */
+/* W'W = 1 and the operator identities, in 2-D, 3-D, and along axes of different levels. */
 static void test_wavelets(void **state)
 {
     (void)state;
@@ -96,7 +97,8 @@ static void test_wavelets(void **state)
     }
 }
 
-/* A constant is one coefficient of the lowest level, and a straight line none of the higher ones but at the edge. */
+/* A constant gives a single coefficient of the lowest level; a straight line gives higher coefficients only at the
+ * edge. */
 static void test_wavelets_have_two_moments(void **state)
 {
     (void)state;
@@ -122,7 +124,7 @@ static void test_roll(void **state)
     for (int i = 0; i < 60; i++)
         x[i] = (struct c32){(float)i, (float)-i};
     assert_int_equal(sparse_roll(dev, n, shift, x, y), 0);
-    /* (0, 0, 0, 0) goes to (2, 2, 1, 1). */
+    /* Position (0, 0, 0, 0) moves to (2, 2, 1, 1). */
     assert_true(y[2 + 5 * (2 + 3 * (1 + 2 * 1))].re == 0);
     assert_int_equal(sparse_roll(dev, n, back, y, z), 0);
     assert_memory_equal(x, z, sizeof x);
@@ -133,7 +135,7 @@ static void test_tv_step(void **state)
 {
     (void)state;
     struct dev *dev = open_cpu(1);
-    const struct c32 g[4] = {{1, 0}, {0.1f, 0}, {0, 2}, {0.2f, 0}}; /* two differences of two pixels */
+    const struct c32 g[4] = {{1, 0}, {0.1f, 0}, {0, 2}, {0.2f, 0}}; /* two differences at each of two pixels */
     struct c32 p[4] = {{0, 0}, {0.5f, 0}, {0, 0}, {0, 0}}, r[4] = {{2, 0}, {0.1f, 0}, {0, 2}, {0, 0.1f}};
     assert_int_equal(sparse_tv_step(dev, 2, 2, 2, g, 0.5f, p, r), 0);
     /* Pixel 0: q = (4, 6i), of length sqrt 52; pixel 1: (0.3, 0.4 + 0.1i), which is shorter than 1. */
@@ -143,7 +145,7 @@ static void test_tv_step(void **state)
     dev_free(dev);
 }
 
-/* All of it, on an array that threads share. */
+/* Every operator, on an array large enough to be shared by threads. */
 static struct c32 *run_all(int threads)
 {
     enum { N = 256 * 192 };

@@ -57,7 +57,7 @@ static void put(const struct fixture *f, const char *name, const char *text)
     fclose(file);
 }
 
-/* The same; `pattern` has a %s for an id. */
+/* As put(), with `pattern` that contains %s for an id. */
 static void put_of(const struct fixture *f, const char *pattern, const char *id, const char *text)
 {
     char name[96];
@@ -66,7 +66,7 @@ static void put_of(const struct fixture *f, const char *pattern, const char *id,
     put(f, name, text);
 }
 
-/* A job's results as a worker leaves them; `picture` may be NULL: not asked for. */
+/* A job's results as a worker leaves them; `picture` is NULL if none was requested. */
 static int size_set(const struct fixture *f, const char *name, int64_t bytes)
 {
     char path[160];
@@ -109,12 +109,12 @@ static void an_upload_is_kept_byte_for_byte(void **state)
     assert_memory_equal(back, data, BODY);
     close(fd);
     spool_remove(f->spool, file.id);
-    spool_remove(f->spool, file.id); /* removing it again is no failure */
+    spool_remove(f->spool, file.id); /* removing it again is no error */
     assert_true(f->spool->used == 0);
     assert_int_equal(spool_open(f->spool, file.id, &fd), ERR_SCAN_GONE);
 }
 
-static void limits_refuse_and_leave_nothing(void **state)
+static void uploads_over_a_limit_are_refused_and_leave_nothing(void **state)
 {
     struct fixture *f = *state;
     struct spool_file file, others[2];
@@ -126,9 +126,9 @@ static void limits_refuse_and_leave_nothing(void **state)
     assert_int_equal(spool_append(&file, data, BODY), 0);
     assert_int_equal(spool_append(&file, data, 1), ERR_TOO_LARGE);
     spool_abort(&file);
-    spool_abort(&file); /* once more is nothing */
+    spool_abort(&file); /* a second call has no effect */
     assert_true(f->spool->used == 0);
-    /* Announced bytes count at once, others when they arrive. */
+    /* Announced bytes count at once, others as they arrive. */
     assert_int_equal(spool_begin(f->spool, BODY, &others[0]), 0);
     assert_int_equal(spool_begin(f->spool, BODY, &others[1]), 0);
     assert_int_equal(spool_begin(f->spool, BODY, &file), ERR_SPOOL_FULL);
@@ -141,7 +141,7 @@ static void limits_refuse_and_leave_nothing(void **state)
     spool_abort(&file);
     spool_abort(&others[1]);
     assert_true(f->spool->used == 0);
-    /* A reserve that no disk has. */
+    /* A reserve larger than any disk. */
     f->spool->reserve = INT64_MAX / 2;
     assert_int_equal(spool_begin(f->spool, 1, &file), ERR_SPOOL_FULL);
     assert_true(f->spool->used == 0);
@@ -169,7 +169,7 @@ static void ids_are_ordered_by_time_and_differ(void **state)
         assert_false(spool_is_id(bad[i]));
 }
 
-static void results_appear_whole_or_not_at_all(void **state)
+static void results_appear_complete_or_not_at_all(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -181,7 +181,7 @@ static void results_appear_whole_or_not_at_all(void **state)
     results_put(f, id, "", "a picture");
     assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), ERR_INTERNAL);
     assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
-    /* A format that the image could not be written in is an empty file, and is not listed as a result. */
+    /* A format in which the image could not be written is an empty file, and is not listed as a result. */
     results_put(f, id, "an image", "");
     assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_int_equal(json_array_size(results), 1);
@@ -213,7 +213,7 @@ static void results_appear_whole_or_not_at_all(void **state)
 }
 
 /* Results that can still be written, through a descriptor or a mapping, are not released. */
-static void a_result_is_released_when_nobody_can_write_to_it(void **state)
+static void a_result_is_released_once_nobody_can_write_to_it(void **state)
 {
     const struct fixture *f = *state;
     char id[JOB_ID];
@@ -235,7 +235,7 @@ static void a_result_is_released_when_nobody_can_write_to_it(void **state)
     spool_results_remove(f->spool, id);
 }
 
-static void result_files_are_few_and_named_each_once(void **state)
+static void the_list_of_result_files_is_limited_and_unique(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -255,7 +255,7 @@ static void result_files_are_few_and_named_each_once(void **state)
     assert_false(exists(f, "secret", ""));
 }
 
-static void result_names_reach_nothing_else(void **state)
+static void result_names_open_no_other_file(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID], path[128], outside[64];
@@ -278,7 +278,7 @@ static void result_names_reach_nothing_else(void **state)
     assert_int_equal(spool_result_open(f->spool, "../spool", "x", &fd, &bytes, &stamp), ERR_NOT_FOUND);
 }
 
-/* A name for the descriptor that the next file gets. */
+/* The number of the descriptor that the next opened file gets. */
 static int next_descriptor(void)
 {
     int fd = dup(STDIN_FILENO);
@@ -286,11 +286,11 @@ static int next_descriptor(void)
     return fd;
 }
 
-static void files_of_any_size_are_removed_and_none_stays_open(void **state)
+static void removed_files_of_any_size_are_closed(void **state)
 {
     struct fixture *f = *state;
     int before = next_descriptor();
-    for (int i = 0; i < 40; i++) { /* more large ones at a time than the freer takes */
+    for (int i = 0; i < 40; i++) { /* more large files than the freeing thread's queue holds */
         put(f, "spool/scan", "x");
         if (i > 0)
             assert_int_equal(size_set(f, "spool/scan", INT64_C(1) << 30), 0);
@@ -311,7 +311,7 @@ static void two_daemons_do_not_share_a_folder(void **state)
     assert_int_equal(spool_create(&other, f->folder, BODY, LIMIT, 0), ERR_IO);
     assert_non_null(strstr(err_last()->text, f->folder));
     assert_null(other);
-    /* A process that a killed daemon had just started still has its descriptors, for a moment. */
+    /* A process that a killed daemon had just started keeps its descriptors for a moment. */
     pid_t child = fork();
     if (child == 0) {
         usleep(200000);
@@ -324,8 +324,8 @@ static void two_daemons_do_not_share_a_folder(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* Four jobs: queued with a scan, queued without, running's leftovers, succeeded; and files of no job at all. */
-static void a_start_cleans_what_a_crash_left(void **state)
+/* Four jobs: queued with a scan, queued without, running with leftovers, succeeded; and files that belong to no job. */
+static void a_start_removes_what_a_crash_left(void **state)
 {
     struct fixture *f = *state;
     struct store *store;
@@ -346,7 +346,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
         job_clear(&job);
         results_put(f, ids[i], "an image", NULL);
     }
-    /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
+    /* 0 succeeded; the results of 1 were renamed but not committed; those of 2 were being written. */
     assert_int_equal(store_claim(store, NULL, NULL, &taken, &found), 0);
     assert_int_equal(spool_results_finish(f->spool, ids[0], kind_find("recon"), 1, &results), 0);
     assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
@@ -357,13 +357,13 @@ static void a_start_cleans_what_a_crash_left(void **state)
     put_of(f, "spool/%s", ids[1], "12345");
     put(f, "spool/0000000000000000000000zzzz", "an orphan");
     put(f, "spool/odd name", "an orphan");
-    /* The scan of a successful job: the kill came between the commit of the row and the scan's removal. */
+    /* The scan of a successful job: the kill came between the commit of its row and the removal of the scan. */
     put_of(f, "spool/%s", ids[0], "its scan");
     put_of(f, "results/.%s.png", ids[0], "half an image");
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
     assert_int_equal(cleaned.removed, 6);
     assert_false(exists(f, "spool/%s", ids[0]) || exists(f, "results/.%s.png", ids[0]));
-    assert_int_equal(cleaned.lost, 1); /* 2 is queued and has no scan */
+    assert_int_equal(cleaned.lost, 1); /* job 2 is queued and has no scan */
     assert_true(f->spool->used == 5);
     assert_true(exists(f, "results/%s/image.h5", ids[0]) && exists(f, "spool/%s", ids[1]));
     assert_false(exists(f, "results/%s", ids[1]));
@@ -374,7 +374,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     assert_int_equal(store_get(store, ids[1], &job), 0);
     assert_int_equal(job.state, JOB_QUEUED);
     job_clear(&job);
-    /* Scans that are to be kept are kept. */
+    /* Scans are kept if the options say so. */
     put_of(f, "spool/%s", ids[0], "its scan");
     store_set_kept_scans(store, true, true);
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
@@ -392,9 +392,9 @@ static bool is_kept(const struct fixture *f, int64_t time, const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* A job whose row is there as one that waits, though it has a result and no scan, as where the store lost its last
- * changes; a scan and a result without rows; a scan that had not arrived, and one that is an upload's. */
-static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
+/* A queued job with a result but without a scan, as after the store lost its last changes; a scan and a result without
+ * rows; a partial upload without a row, and one that belongs to a resumable upload. */
+static void a_start_sets_aside_files_that_may_have_lost_their_row(void **state)
 {
     struct fixture *f = *state;
     struct store *store;
@@ -443,7 +443,7 @@ static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
     store_free(store);
 }
 
-static void a_stop_is_clean_where_the_store_is_as_it_was_left(void **state)
+static void a_stop_was_clean_if_the_store_is_unchanged(void **state)
 {
     struct fixture *f = *state;
     struct store *store;
@@ -452,11 +452,11 @@ static void a_stop_is_clean_where_the_store_is_as_it_was_left(void **state)
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     assert_int_equal(spool_stop_take(f->spool, &clean), 0);
     assert_false(clean);
-    spool_stop_note(f->spool); /* of no store */
+    spool_stop_note(f->spool); /* there is no store yet */
     assert_false(spool_stop_was_clean(f->spool));
     for (int i = 0; i < 2; i++) {
         assert_int_equal(store_create(&store, path), 0);
-        if (i == 0) { /* its tables were made, and are in its log */
+        if (i == 0) { /* the tables were created, and are in the write-ahead log */
             spool_stop_note(f->spool);
             assert_false(spool_stop_was_clean(f->spool));
         }
@@ -464,11 +464,11 @@ static void a_stop_is_clean_where_the_store_is_as_it_was_left(void **state)
         spool_stop_note(f->spool);
         assert_true(spool_stop_was_clean(f->spool));
         assert_int_equal(spool_stop_take(f->spool, &clean), 0);
-        assert_true(clean && !spool_stop_was_clean(f->spool)); /* from now on a kill may come */
+        assert_true(clean && !spool_stop_was_clean(f->spool)); /* from now on the daemon may be killed */
     }
     spool_stop_note(f->spool);
     const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
-    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0); /* another's, as one from a backup */
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0); /* another store, as from a backup */
     assert_false(spool_stop_was_clean(f->spool));
 }
 
@@ -477,17 +477,17 @@ int main(void)
 #define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_SPOOL(an_upload_is_kept_byte_for_byte),
-        WITH_SPOOL(limits_refuse_and_leave_nothing),
+        WITH_SPOOL(uploads_over_a_limit_are_refused_and_leave_nothing),
         WITH_SPOOL(ids_are_ordered_by_time_and_differ),
-        WITH_SPOOL(results_appear_whole_or_not_at_all),
-        WITH_SPOOL(a_result_is_released_when_nobody_can_write_to_it),
-        WITH_SPOOL(result_files_are_few_and_named_each_once),
-        WITH_SPOOL(result_names_reach_nothing_else),
+        WITH_SPOOL(results_appear_complete_or_not_at_all),
+        WITH_SPOOL(a_result_is_released_once_nobody_can_write_to_it),
+        WITH_SPOOL(the_list_of_result_files_is_limited_and_unique),
+        WITH_SPOOL(result_names_open_no_other_file),
         WITH_SPOOL(two_daemons_do_not_share_a_folder),
-        WITH_SPOOL(a_start_cleans_what_a_crash_left),
-        WITH_SPOOL(a_start_keeps_aside_what_may_have_lost_its_row),
-        WITH_SPOOL(a_stop_is_clean_where_the_store_is_as_it_was_left),
-        WITH_SPOOL(files_of_any_size_are_removed_and_none_stays_open),
+        WITH_SPOOL(a_start_removes_what_a_crash_left),
+        WITH_SPOOL(a_start_sets_aside_files_that_may_have_lost_their_row),
+        WITH_SPOOL(a_stop_was_clean_if_the_store_is_unchanged),
+        WITH_SPOOL(removed_files_of_any_size_are_closed),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
 }

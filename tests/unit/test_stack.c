@@ -1,11 +1,12 @@
-/* Stacks whose partitions share a trajectory in the plane: an FFT along kz and 2-D transforms, against double sums. */
+/* Stacks whose partitions share an in-plane trajectory: an FFT along kz and 2-D transforms, compared with double
+ * sums. */
 #include "tests/unit/recon_fixture.h"
 
 enum { NX = 12, NY = 10, NZ = 5, LINES = 7, SAMPLES = 16, COILS = 2, PIXELS = NX * NY * NZ };
 static const int n[] = {NX, NY, NZ};
 
-/* Columns kx, ky, kz, weight: random lines in the plane, in every partition the same; partition by partition, or line
- * by line, in an order that is not that of kz. */
+/* Columns kx, ky, kz, weight: random lines in the plane, the same in every partition; ordered by partition or by line,
+ * with partitions not in the order of kz. */
 static void stack_fill(struct flat *flat, bool lines_outside)
 {
     float plane[LINES][SAMPLES][3];
@@ -30,7 +31,7 @@ static void stack_fill(struct flat *flat, bool lines_outside)
     }
 }
 
-/* Each coil, and the root of the sum of squares, where `value` is the decision. */
+/* Each coil, and the root of the sum of squares, equals the double sum; `value` is the expected decision. */
 static void as_the_sum(struct flat *flat, uint64_t mask, const char *value)
 {
     static double expected[2 * COILS * PIXELS];
@@ -64,8 +65,8 @@ static void shared_partitions_are_transformed_along_kz(void **state)
     }
 }
 
-/* Whatever one readout changes, the image equals the direct sum of its samples. */
-static void other_stacks_are_gridded_in_3d(void **state)
+/* Whichever readout is changed, the image equals the direct sum of its samples. */
+static void stacks_with_a_differing_readout_are_gridded_in_3d(void **state)
 {
     (void)state;
     for (int change = 0; change < 4; change++) {
@@ -93,7 +94,8 @@ static void other_stacks_are_gridded_in_3d(void **state)
     }
 }
 
-/* Smooth maps of each slice's own, and a field map that changes from slice to slice, of two cycles in a readout. */
+/* Smooth maps that differ between slices, and a field map that changes from slice to slice, by two cycles in a
+ * readout. */
 static void pixels_fill(struct flat *flat, struct c32 *maps, float *hz)
 {
     for (int i = 0; i < PIXELS; i++) {
@@ -108,9 +110,9 @@ static void pixels_fill(struct flat *flat, struct c32 *maps, float *hz)
         flat->readouts[r].sample_time_us = 500;
 }
 
-/* Every method's image by way of the FFT is that of the three-dimensional operators, with and without a field map. A
- * sample that is next to its place in the other partitions makes it a stack no more. */
-static void every_method_gives_the_volumes_image(void **state)
+/* Every method's image computed with the FFT equals that of the three-dimensional operators, with and without a field
+ * map. Shifting one sample from its position in the other partitions disables the FFT. */
+static void every_method_equals_the_3d_operators(void **state)
 {
     (void)state;
     static const char *const methods[] = {"coils=sense", "coils=none", "method=cg-sense", "method=tv"};
@@ -139,7 +141,7 @@ static void every_method_gives_the_volumes_image(void **state)
             difference += pow((double)a->data[p] - (double)b->data[p], 2);
             norm += pow((double)b->data[p], 2);
         }
-        /* The tolerance of gridding, and what iterations make of it. */
+        /* The tolerance of gridding, amplified by iterations. */
         if (!(sqrt(difference / norm) < (i % 4 > 1 ? 10 : 1) * TOLERANCE))
             fail_msg("%s%s: differs by %g", parameters, i >= 4 ? " with a field" : "", sqrt(difference / norm));
         drop(&by_grid);
@@ -149,7 +151,7 @@ static void every_method_gives_the_volumes_image(void **state)
 }
 
 /* Partitions whose samples have different times cannot share time segments. */
-static void times_are_compared(void **state)
+static void partitions_with_different_times_are_gridded_in_3d(void **state)
 {
     (void)state;
     static struct c32 maps[COILS * PIXELS];
@@ -167,7 +169,7 @@ static void times_are_compared(void **state)
     flat_free(&flat);
 }
 
-/* Kept plans of either kind give the same bits again. */
+/* Kept plans of both kinds give the same bits again. */
 static void kept_plans_give_the_same_image(void **state)
 {
     (void)state;
@@ -214,9 +216,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(shared_partitions_are_transformed_along_kz, random_reset),
-        cmocka_unit_test_setup(other_stacks_are_gridded_in_3d, random_reset),
-        cmocka_unit_test_setup(every_method_gives_the_volumes_image, random_reset),
-        cmocka_unit_test_setup(times_are_compared, random_reset),
+        cmocka_unit_test_setup(stacks_with_a_differing_readout_are_gridded_in_3d, random_reset),
+        cmocka_unit_test_setup(every_method_equals_the_3d_operators, random_reset),
+        cmocka_unit_test_setup(partitions_with_different_times_are_gridded_in_3d, random_reset),
         cmocka_unit_test_setup(kept_plans_give_the_same_image, random_reset),
         cmocka_unit_test_setup(slices_are_cut_from_the_middle, random_reset),
     };

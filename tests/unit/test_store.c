@@ -1,9 +1,10 @@
-/* daemon/store/store.h: every transition, the refusals, changes of many threads. Opened again: test_store_open.c. */
+/* daemon/store/store.h: every state transition, refusals, changes from many threads. Reopening a store:
+ * test_store_open.c. */
 #include "tests/unit/store_fixture.h"
 
 #include <pthread.h>
 
-static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
+static void jobs_are_claimed_in_order_and_keep_their_columns(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char id[JOB_ID];
@@ -24,7 +25,7 @@ static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
     assert_false(found);
 }
 
-static void a_full_queue_refuses(void **state)
+static void a_full_queue_refuses_jobs(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     int64_t counts[JOB_STATES], oldest;
@@ -38,7 +39,7 @@ static void a_full_queue_refuses(void **state)
     assert_int_equal(submit(store, 3, 10), ERR_STORE); /* the same id */
 }
 
-static void ends_are_kept_and_final(void **state)
+static void ends_are_stored_and_final(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char id[JOB_ID];
@@ -74,7 +75,7 @@ static void ends_are_kept_and_final(void **state)
 }
 
 /* A job that failed before it was queued: it is never claimed, and keeps its scan as others do. */
-static void a_job_may_come_as_failed(void **state)
+static void a_job_may_be_inserted_as_failed(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char id[JOB_ID];
@@ -120,11 +121,11 @@ static void cancel_depends_on_the_state(void **state)
     take(store, 1);
     assert_int_equal(store_cancel(store, id_of(2, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELED);
-    assert_int_equal(store_cancel(store, id, &before, &now), 0); /* a second time is no conflict */
+    assert_int_equal(store_cancel(store, id, &before, &now), 0); /* a second cancel is no conflict */
     assert_int_equal(now, JOB_CANCELED);
     assert_int_equal(store_cancel(store, id_of(1, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELING);
-    assert_int_equal(store_requeue(store, id, REQUEUE_DIED), ERR_CONFLICT); /* it is not to be run again */
+    assert_int_equal(store_requeue(store, id, REQUEUE_DIED), ERR_CONFLICT); /* a canceled job is not run again */
     assert_int_equal(store_canceled(store, id), 0);
     assert_int_equal(submit(store, 3, 10), 0);
     take(store, 3);
@@ -146,7 +147,7 @@ static void delete_takes_only_ended_jobs(void **state)
     assert_int_equal(store_delete(store, id), 0);
     assert_int_equal(store_delete(store, id), ERR_NOT_FOUND);
     assert_int_equal(store_get(store, id, &job), ERR_NOT_FOUND);
-    /* Several jobs: a missing one is skipped; one that has not ended keeps all. */
+    /* Several jobs: a missing one is skipped; one that has not ended keeps all of them from being deleted. */
     char ids[3][JOB_ID];
     int removed = -1;
     int64_t counts[JOB_STATES], oldest;
@@ -168,7 +169,7 @@ static void delete_takes_only_ended_jobs(void **state)
     assert_true(counts[JOB_CANCELED] == 0 && counts[JOB_RUNNING] == 1);
 }
 
-static void the_list_has_pages_newest_first(void **state)
+static void the_list_is_paged_newest_first(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     struct job jobs[4];
@@ -190,7 +191,7 @@ static void the_list_has_pages_newest_first(void **state)
     assert_int_equal(store_list(store, &(struct job_filter){.states = 1 << JOB_RUNNING}, jobs, 4, &count), 0);
     assert_int_equal(count, 1);
     job_clear(&jobs[0]);
-    /* Of one client, and of its jobs those in one state. */
+    /* The list of one client, and of its jobs in one state. */
     for (int i = 11; i <= 13; i++)
         assert_int_equal(submit_of(store, i, 100, "two", PRIORITY_URGENT, 1), 0);
     take(store, 11);
@@ -218,7 +219,7 @@ static void the_list_has_pages_newest_first(void **state)
     }
 }
 
-/* Submit job `i`, which is given this name. */
+/* Submit job `i` with this name. */
 static void submit_named(struct store *store, int i, const char *client, const char *name)
 {
     struct job job = {.bytes = i, .priority = PRIORITY_NORMAL};
@@ -252,14 +253,14 @@ static void jobs_are_found_by_name_and_time(void **state)
     assert_int_equal(store_time(store, &end), 0);
     const struct {
         struct job_filter filter;
-        int found[4]; /* newest first; 0: no more */
+        int found[4]; /* newest first, terminated by 0 */
     } lists[] = {
         {{.name = "knee"}, {5, 2, 1}},
         {{.name = "knee", .before = 5}, {2, 1}},
         {{.name = "knee", .client = "one"}, {5, 1}},
         {{.states = 1 << JOB_QUEUED, .name = "knee"}, {5, 2}},
         {{.states = 1 << JOB_FAILED, .name = "knee", .client = "two"}, {0}},
-        {{.name = "%"}, {3}}, /* as it is, not a pattern */
+        {{.name = "%"}, {3}}, /* a literal character, not a pattern */
         {{.name = "p%_.h"}, {3}},
         {{.name = "ankle"}, {0}},
         {{.since = later}, {5, 1}}, /* accepted, and ended */
@@ -284,7 +285,7 @@ static void jobs_are_found_by_name_and_time(void **state)
     }
 }
 
-/* The calls of a listener: */
+/* Calls of a listener. */
 static void note(void *context, const char *id, const char *client, int from, int to)
 {
     char *text = context;
@@ -292,17 +293,17 @@ static void note(void *context, const char *id, const char *client, int from, in
     sprintf(text + strlen(text), "%d:%d>%d ", atoi(id), from, to);
 }
 
-static void a_listener_is_told_of_changes_that_were_committed(void **state)
+static void a_listener_is_called_for_committed_changes(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char told[256] = "", id[JOB_ID];
     assert_int_equal(submit(store, 1, 100), 0); /* before it listens */
     store_listen(store, (struct store_listener){note, NULL, told});
     assert_int_equal(submit(store, 2, 100), 0);
-    assert_int_equal(submit(store, 2, 100), ERR_STORE); /* the id is taken: nothing has changed */
+    assert_int_equal(submit(store, 2, 100), ERR_STORE); /* the id exists: nothing changed */
     take(store, 1);
     assert_int_equal(store_fail(store, id_of(1, id), err_last()), 0);
-    assert_int_equal(store_kept_add(store, id_of(1, id), 5), 0); /* changes no state */
+    assert_int_equal(store_kept_add(store, id_of(1, id), 5), 0); /* this changes no state */
     assert_int_equal(store_delete(store, id_of(1, id)), 0);
     assert_string_equal(told, "2:-1>0 1:0>1 1:1>4 1:4>-1 ");
 }
@@ -317,7 +318,7 @@ struct submitter {
     pthread_t thread;
 };
 
-/* Every tenth submission of a thread has an id that another thread uses, too: only that submission fails. */
+/* Every tenth submission of a thread has an id that is taken: it fails, and no other does. */
 static void *submit_many(void *context)
 {
     struct submitter *submitter = context;
@@ -330,7 +331,7 @@ static void *submit_many(void *context)
     return NULL;
 }
 
-static void changes_of_many_threads_fail_alone_and_are_counted(void **state)
+static void failed_changes_of_one_thread_do_not_affect_others(void **state)
 {
     struct fixture *f = *state;
     struct submitter submitter[THREADS];
@@ -350,7 +351,7 @@ static void changes_of_many_threads_fail_alone_and_are_counted(void **state)
     assert_int_equal(accepted, LIMIT);
     assert_int_equal(accepted - 1 + refused + same_id, THREADS * EACH);
     assert_true(same_id > 0 && refused > 0);
-    /* The counts in memory equal those of the rows. */
+    /* The counters in memory equal those computed from the rows. */
     assert_int_equal(store_counts(f->store, counts, &oldest), 0);
     assert_int_equal(counts[JOB_QUEUED], LIMIT);
     store_free(f->store);
@@ -388,16 +389,16 @@ static void counts_follow_every_transition(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_STORE(jobs_are_taken_in_order_and_keep_what_they_are),
-        WITH_STORE(a_full_queue_refuses),
-        WITH_STORE(ends_are_kept_and_final),
-        WITH_STORE(a_job_may_come_as_failed),
+        WITH_STORE(jobs_are_claimed_in_order_and_keep_their_columns),
+        WITH_STORE(a_full_queue_refuses_jobs),
+        WITH_STORE(ends_are_stored_and_final),
+        WITH_STORE(a_job_may_be_inserted_as_failed),
         WITH_STORE(cancel_depends_on_the_state),
         WITH_STORE(delete_takes_only_ended_jobs),
-        WITH_STORE(the_list_has_pages_newest_first),
+        WITH_STORE(the_list_is_paged_newest_first),
         WITH_STORE(jobs_are_found_by_name_and_time),
-        WITH_STORE(a_listener_is_told_of_changes_that_were_committed),
-        WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
+        WITH_STORE(a_listener_is_called_for_committed_changes),
+        WITH_STORE(failed_changes_of_one_thread_do_not_affect_others),
         WITH_STORE(counts_follow_every_transition),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -1,12 +1,12 @@
-/* daemon/store/store.h: a store that is opened again: after kill -9, of an earlier version, with jobs that ran. */
+/* daemon/store/store.h: reopening a store: after kill -9, of an earlier version, with jobs that ran. */
 #include "tests/unit/store_fixture.h"
 
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 
-/* A child submits without end and writes each accepted id to a pipe, until it is killed. Every id in the pipe is in the
- * store afterwards, and at most one more. */
+/* A child submits jobs and writes each accepted id to a pipe, until it is killed. Afterwards every id in the pipe is in
+ * the store, and at most one other. */
 static void what_was_accepted_survives_kill_9(void **state)
 {
     struct fixture *f = *state;
@@ -25,7 +25,7 @@ static void what_was_accepted_survives_kill_9(void **state)
             _exit(0);
         }
         close(told[1]);
-        /* After some jobs, kill it at an arbitrary point. */
+        /* Kill it at an arbitrary moment after some jobs. */
         for (int n = 0; n < 10 + 7 * round && read(told[0], &last, sizeof last) == sizeof last; n++)
             ;
         kill(child, SIGKILL);
@@ -45,7 +45,7 @@ static void what_was_accepted_survives_kill_9(void **state)
     }
 }
 
-/* A store as version 0.1.0 made it: its queue is kept, in its order, and its jobs are of normal priority. */
+/* A store as version 0.1.0 wrote it: its queue is kept in order, and its jobs have normal priority. */
 static void a_store_of_an_earlier_version_is_kept(void **state)
 {
     struct fixture *f = *state;
@@ -81,7 +81,7 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     job_clear(&job);
     assert_int_equal(submit_of(store, 4, 10, "", PRIORITY_URGENT, 40), 0);
     store_free(store);
-    assert_int_equal(store_create(&store, path), 0); /* as it is now, once more */
+    assert_int_equal(store_create(&store, path), 0); /* now of the current version, opened again */
     taken_in_order(store, (const int[]){4, 2, 3}, 3);
     assert_int_equal(store_get(store, id_of(2, id), &job), 0);
     assert_true(job.priority == PRIORITY_NORMAL && job.created == 1001);
@@ -97,7 +97,7 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     assert_null(store);
 }
 
-/* A store of version 4: kept scans follow from the recorded bytes; jobs had no names. */
+/* A store of version 4: kept scans are derived from the recorded bytes; jobs had no names. */
 static void a_store_of_version_4_is_kept(void **state)
 {
     struct fixture *f = *state;
@@ -143,7 +143,7 @@ static void a_store_of_version_4_is_kept(void **state)
     store_free(store);
 }
 
-static void recovery_queues_what_ran(void **state)
+static void recovery_requeues_running_jobs(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -163,11 +163,11 @@ static void recovery_queues_what_ran(void **state)
     assert_int_equal(state_of(f->store, 1), JOB_QUEUED);
     assert_int_equal(state_of(f->store, 2), JOB_CANCELED);
     assert_int_equal(state_of(f->store, 3), JOB_SUCCEEDED);
-    take(f->store, 1); /* at its old place */
+    take(f->store, 1); /* at its old position */
     take(f->store, 4);
 }
 
-static void a_store_that_is_none_is_refused(void **state)
+static void a_file_that_is_no_store_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct store *store = NULL;
@@ -207,9 +207,9 @@ static void two_deaths_are_counted_until_a_restart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_STORE(what_was_accepted_survives_kill_9), WITH_STORE(a_store_of_an_earlier_version_is_kept),
-        WITH_STORE(a_store_of_version_4_is_kept),      WITH_STORE(recovery_queues_what_ran),
-        WITH_STORE(a_store_that_is_none_is_refused),   WITH_STORE(two_deaths_are_counted_until_a_restart),
+        WITH_STORE(what_was_accepted_survives_kill_9),  WITH_STORE(a_store_of_an_earlier_version_is_kept),
+        WITH_STORE(a_store_of_version_4_is_kept),       WITH_STORE(recovery_requeues_running_jobs),
+        WITH_STORE(a_file_that_is_no_store_is_refused), WITH_STORE(two_deaths_are_counted_until_a_restart),
     };
     return cmocka_run_group_tests_name("store_open", tests, NULL, NULL);
 }

@@ -127,7 +127,7 @@ static void invalid_sums_are_refused(void **state)
 
 enum { ROW = 40, ROWS = 9, PLANES = 7, RUN = 50 };
 
-/* What one set of loops makes of one problem. */
+/* What one set of loops computes for one problem. */
 struct made {
     float grid[ROW * ROWS * PLANES + PENCIL_LANES];
     float gathered;
@@ -166,12 +166,12 @@ static void make(const struct pencils_leaf *leaf, const struct range_law *law, s
         .at = {at[0] + 5, at[1] + 5, at[2] + 5}, .count = 3, .self = 5, .high = {2, 2, 2}, .reach2 = 100};
     if (law->params.form != RANGE_SEPARABLE)
         leaf->pairs(&(struct pair_laws){law, law}, 3, &of, &run, made->sums);
-    /* Places: below 1, to 2, to 4, to 8. */
+    /* Distances below 1, up to 2, up to 4 and up to 8. */
     const struct pair_counts to = {{23, 126, 4, 8}, table, made->counts, count_doubt, &made->doubts};
     leaf->count(3, &of, &run, &to);
 }
 
-static void every_instruction_set_sums_alike(void **state)
+static void every_instruction_set_gives_the_same_sums(void **state)
 {
     (void)state;
     const struct law_case *laws[] = {&potential, &blob, &cube, &force, &beyond};
@@ -201,7 +201,7 @@ static void every_instruction_set_sums_alike(void **state)
     }
 }
 
-static void a_device_without_sums_says_so(void **state)
+static void a_device_without_sums_reports_it(void **state)
 {
     (void)state;
     struct dev_leaf leaf = dev_leaf_cpu;
@@ -224,13 +224,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_to_grids),
         cmocka_unit_test(grids_to_points_are_the_transpose),
-        cmocka_unit_test(nodes_beyond_reach_do_not_matter),
+        cmocka_unit_test(nodes_beyond_reach_have_no_effect),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(exclusion_is_a_law),
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(invalid_sums_are_refused),
-        cmocka_unit_test(every_instruction_set_sums_alike),
-        cmocka_unit_test(a_device_without_sums_says_so),
+        cmocka_unit_test(every_instruction_set_gives_the_same_sums),
+        cmocka_unit_test(a_device_without_sums_reports_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

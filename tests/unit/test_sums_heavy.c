@@ -7,7 +7,7 @@
 
 /* ---- crowds ---- */
 
-/* All sums of a scene, one after the other; pairs of its first points. */
+/* All sums of a scene, one after the other; pair sums take its first points only. */
 enum { PAIRED = 1500 };
 struct results {
     float *grid, *gathered, *vectors, *scalars;
@@ -52,7 +52,7 @@ static void results_free(struct results *r)
 static void crowds_have_the_same_bits_for_any_number_of_threads(void **state)
 {
     (void)state;
-    enum { COUNT = 9000 }; /* more than a tile sums in one part: two here */
+    enum { COUNT = 9000 }; /* more than a tile sums in one part: here two parts */
     const struct laws laws = laws_make();
     for (int crowd = 0; crowd < CROWDS; crowd++) {
         struct scene s = scene_make((enum crowd)crowd, COUNT);
@@ -71,8 +71,8 @@ static void crowds_have_the_same_bits_for_any_number_of_threads(void **state)
     }
 }
 
-/* 400,000 points in one bin: 49 parts of the tiles around them. */
-static void a_very_full_bin_sums_to_what_it_holds(void **state)
+/* 400,000 points in one bin, in 49 parts of the tiles around them. */
+static void a_very_full_bin_sums_correctly(void **state)
 {
     (void)state;
     enum { COUNT = 400000 };
@@ -98,7 +98,7 @@ static void a_very_full_bin_sums_to_what_it_holds(void **state)
             sum += value;
             size += fabs(value);
         }
-        /* The fit's error and that of float32 sums of 1024, of the sum of what is summed. */
+        /* The error of the fit plus that of float32 sums of 1024, relative to the sum of magnitudes. */
         const float here = grid[((size_t)node[2] * 24 + (size_t)node[1]) * 24 + (size_t)node[0]];
         assert_true(fabs((double)here - sum) <= 4e-6 * size);
         assert_true(n > 2 || size > 0);
@@ -112,12 +112,12 @@ static void a_very_full_bin_sums_to_what_it_holds(void **state)
 /* ---- a listener ---- */
 
 struct heard {
-    int calls, last; /* last: the call that ends the work; 0: none does */
+    int calls, last; /* last: the call that cancels the work; 0: none does */
     double fraction;
-    size_t held; /* bytes allocated, at most */
+    size_t held; /* the most bytes allocated */
 };
 
-/* Bytes that the program has allocated. */
+/* Bytes that the program has allocated; only sanitizers define it. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void)
@@ -142,8 +142,7 @@ static int hear(void *context, size_t done, size_t most)
 
 enum sum { CREATE, SCATTER, GATHER, PAIRS, TWO_PAIRS, COUNTS, SUMS };
 
-/* Long work: one of the sums, on one thread; the points of `crowd` are crowded, and the one point of `one` reaches 200
- * cells. */
+/* A long sum on one thread; the points of `crowd` are crowded, and the single point of `one` reaches 200 cells. */
 struct work {
     struct scene scene;
     struct dev *dev;
@@ -213,8 +212,8 @@ static void work_free(struct work *w)
     free(w->sums);
 }
 
-/* The listener is called many times within one bin, one tile and one point, and its refusal ends the sum at once. */
-static void a_listener_ends_any_sum(void **state)
+/* The listener is called many times within one bin, one tile and one point, and a cancel ends the sum at once. */
+static void a_listener_can_cancel_any_sum(void **state)
 {
     (void)state;
     struct work w = work_make();
@@ -223,7 +222,7 @@ static void a_listener_ends_any_sum(void **state)
             struct heard heard = {.last = last};
             const struct listener listener = {&heard, hear};
             if (do_work(&w, (enum sum)sum, &listener) != ERR_CANCELED || heard.calls != last)
-                fail_msg("sum %d was not ended by call %d: %d came", sum, last, heard.calls);
+                fail_msg("sum %d was not canceled by call %d: %d calls were made", sum, last, heard.calls);
             assert_string_equal(err_last()->text, "Enough.");
         }
     work_free(&w);
@@ -287,7 +286,7 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
         struct range_memory memory;
         assert_int_equal(dev_create(&dev, DEV_CPU, 0, cases[n].threads), 0);
         assert_int_equal(range_memory(dev, &s.params, &memory), 0);
-        /* Threads and what they need are there from the first time on. */
+        /* The first call creates threads and their memory. */
         assert_int_equal(range_points_create(&points, dev, &s.params, NULL), 0);
         range_points_free(points);
         size_t most[5] = {memory.create, memory.scatter, memory.gather, memory.pairs, memory.count};
@@ -303,15 +302,15 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
                                 : range_count(points, points, 3, edge, counts, &listener);
             assert_int_equal(rc, 0);
             assert_true(heard.calls > 0);
-            if (heard.held > base + most[sum]) /* OpenMP's library may have freed something of its own meanwhile */
-                fail_msg("case %zu, sum %d: %zu bytes, %zu were told", n, sum, heard.held - base, most[sum]);
+            if (heard.held > base + most[sum]) /* OpenMP's library may have freed memory of its own meanwhile */
+                fail_msg("case %zu, sum %d: %zu bytes, estimated %zu", n, sum, heard.held - base, most[sum]);
             if (sum == 0)
                 base = allocated();
         }
         struct range_points_info info;
         range_points_info(points, &info);
         assert_true(base - before <= memory.points && info.bytes <= memory.points);
-        /* The estimate is not far too high: a job that fits is not refused. */
+        /* The estimate is not far too high, so a job that fits is not refused. */
         assert_true(memory.points <= info.bytes + 65536 && memory.create <= memory.points + 4 * count + 65536);
         range_points_free(points);
         dev_free(dev);
@@ -328,8 +327,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crowds_have_the_same_bits_for_any_number_of_threads),
-        cmocka_unit_test(a_very_full_bin_sums_to_what_it_holds),
-        cmocka_unit_test(a_listener_ends_any_sum),
+        cmocka_unit_test(a_very_full_bin_sums_correctly),
+        cmocka_unit_test(a_listener_can_cancel_any_sum),
         cmocka_unit_test(progress_rises_to_the_end),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
     };

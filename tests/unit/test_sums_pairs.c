@@ -1,5 +1,5 @@
-/* Sums over pairs of points on the CPU (gridding/range/sums.h): pairs_cases.h; and the tables that tell to which
- * interval a distance belongs. */
+/* Sums over pairs of points on the CPU (gridding/range/sums.h): pairs_cases.h; and the tables that map a distance to
+ * its interval. */
 #include "gridding/range/intervals.h"
 #include "tests/unit/pairs_cases.h"
 
@@ -7,7 +7,7 @@
 
 enum { EDGES_MOST = 201, DISTANCES = 20000 };
 
-/* The interval that a table gives distance r in float32; `error`: of that distance. */
+/* The interval that a table gives for distance r in float32; `error` is the error of that distance. */
 static int looked_up(const struct interval_octaves *o, const uint16_t *table, double r)
 {
     const float r2 = (float)(r * r);
@@ -17,8 +17,9 @@ static int looked_up(const struct interval_octaves *o, const uint16_t *table, do
     return r2 < o->limit ? table[place > 0 ? place : 0] : INTERVAL_FAR;
 }
 
-/* Distances up to `longest`, erring by what they may: none is told a wrong interval; returns how many are in doubt. */
-static int doubts_of(int edges, const double *edge, double longest, const struct interval_error *error)
+/* Distances up to `longest` with the largest possible error: none may get a wrong interval. Returns how many are
+ * doubtful. */
+static int count_doubtful(int edges, const double *edge, double longest, const struct interval_error *error)
 {
     double edge2[EDGES_MOST];
     uint64_t seed = 11;
@@ -35,14 +36,14 @@ static int doubts_of(int edges, const double *edge, double longest, const struct
         const int told = looked_up(&octaves, table, r + wrong), exact = interval_of(edges, edge2, r * r);
         doubts += told == INTERVAL_DOUBT && i % 10;
         if (told != INTERVAL_DOUBT && told != (exact < 0 ? INTERVAL_FAR : exact))
-            fail_msg("%d edges: %.9g is told interval %d, and lies in %d", edges, r, told, exact);
+            fail_msg("%d edges: %.9g gets interval %d, and lies in %d", edges, r, told, exact);
     }
     free(table);
     return doubts;
 }
 
-/* Points may crowd in a hundredth of the longest distance, and pairs in doubt take ten times as long. */
-static void tables_of_intervals_are_right_and_leave_few_in_doubt(void **state)
+/* Points may crowd within a hundredth of the longest distance, and doubtful pairs take ten times as long. */
+static void interval_tables_are_correct_and_leave_few_doubtful(void **state)
 {
     (void)state;
     static const double longest[] = {1.1, 0.1, 0.02};
@@ -55,7 +56,7 @@ static void tables_of_intervals_are_right_and_leave_few_in_doubt(void **state)
                           : kind == 1 ? 0.01 + 0.99 * e / (edges - 1)
                                       : pow(10, -3.0 * (edges - 1 - e) / (edges - 1));
             for (int l = 0; l < 3; l++) {
-                const int doubts = doubts_of(edges, edge, longest[l], &error);
+                const int doubts = count_doubtful(edges, edge, longest[l], &error);
                 if (doubts > DISTANCES / 12)
                     fail_msg("%d edges of kind %d: %d of %d distances up to %g are in doubt", edges, kind, doubts,
                              DISTANCES, longest[l]);
@@ -70,7 +71,7 @@ int main(void)
         cmocka_unit_test(pair_counts),
         cmocka_unit_test(doubles_keep_their_digits),
         cmocka_unit_test(one_pass_equals_two),
-        cmocka_unit_test(tables_of_intervals_are_right_and_leave_few_in_doubt),
+        cmocka_unit_test(interval_tables_are_correct_and_leave_few_doubtful),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ struct unit_case {
 #define BRAIN 0.24, 0.24, 0.24
 
 static const struct unit_case unit_cases[] = {
-    /* The largest |k| of the three published scans beside this repository. */
+    /* The largest |k| of the three published scans (docs/benchmarks.md). */
     {"spiral scan", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {0.49982354f, 0.49982354f}, 0, TRAJ_UNIT_PIXEL, 0},
     {"cardiac scan", 2, {384, 384, 1}, {0.384, 0.384, 0.006}, {0.5f, 0.49901336f}, 0, TRAJ_UNIT_PIXEL, 0},
     {"lung scan", 3, {64, 64, 64}, {0.4, 0.4, 0.4}, {0.4987f, 0.49869f, 0.49878f}, 0, TRAJ_UNIT_PIXEL, 0},
@@ -64,7 +64,8 @@ static const struct unit_case unit_cases[] = {
     {"stack with few partitions", 3, {128, 128, 16}, {BRAIN}, {64, 64, 3}, 0, TRAJ_UNIT_GRID, 0},
     {"one partition", 3, {128, 128, 1}, {BRAIN}, {0.5f, 0.5f, 0}, 0, TRAJ_UNIT_PIXEL, 0},
     {"field of view unknown", 2, {128, 128, 1}, {0, 0, 0}, {64, 64}, 0, TRAJ_UNIT_GRID, 0},
-    /* Two units explain it. 128 over 0.24 m: full in cycles per metre is 267, in cycles per field of view 64. */
+    /* Two units explain the extent. 128 over 0.24 m: the full extent is 267 in cycles per metre and 64 in cycles per
+     * field of view. */
     {"grid or per metre, both partial", 2, {128, 128, 1}, {0.6, 0.6, 0.6}, {50, 50}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"grid left by a little", 2, {128, 128, 1}, {BRAIN}, {70, 70}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"1/cm and rad/mm are 1.6 apart", 2, {256, 256, 1}, {0.24, 0.24, 0.005}, {3.35f, 3.35f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
@@ -86,7 +87,8 @@ static const struct unit_case unit_cases[] = {
      0,
      ERR_TRAJ_AMBIGUOUS},
     {"kz in partitions, kx and ky per pixel", 3, {128, 128, 16}, {BRAIN}, {0.5f, 0.5f, 8}, 0, 0, ERR_TRAJ_AMBIGUOUS},
-    /* Voxels of 1.5 mm: 1/mm is also 67 % in cycles per pixel. Of 0.9375: pixel's edge, and 1/mm to 94 %. */
+    /* Voxels of 1.5 mm: 1/mm is also 67 % in cycles per pixel. Voxels of 0.9375 mm: the edge in cycles per pixel is 94
+     * % in 1/mm. */
     {"cardiac spiral per millimetre",
      2,
      {213, 213, 1},
@@ -108,7 +110,7 @@ static const struct unit_case unit_cases[] = {
      0,
      0,
      ERR_TRAJ_AMBIGUOUS},
-    /* None does. */
+    /* No unit explains it. */
     {"beyond everything", 2, {128, 128, 1}, {BRAIN}, {2000, 2000}, 0, 0, ERR_TRAJ_RANGE},
     /* A requested unit is used; only its range is checked. */
     {"asked pixel", 2, {128, 128, 1}, {BRAIN}, {0.05f, 0.02f}, TRAJ_UNIT_PIXEL, TRAJ_UNIT_PIXEL, 0},
@@ -133,7 +135,7 @@ static const struct unit_case unit_cases[] = {
      TRAJ_UNIT_PER_METRE,
      0,
      ERR_BAD_PARAMETER},
-    /* Not trajectories. */
+    /* Not trajectories at all. */
     {"all zero", 2, {128, 128, 1}, {BRAIN}, {0, 0}, 0, 0, ERR_TRAJ_MISSING},
     {"all zero, asked", 2, {128, 128, 1}, {BRAIN}, {0, 0}, TRAJ_UNIT_GRID, 0, ERR_TRAJ_MISSING},
     {"nan", 2, {128, 128, 1}, {BRAIN}, {0.5f, NAN}, 0, 0, ERR_TRAJ_NONFINITE},
@@ -176,7 +178,7 @@ static void test_units(void **state)
     }
 }
 
-/* The warning to the sender: none if there is no doubt; the rival unit if cycles per pixel were assumed; the possible
+/* The warning to the user: none if the unit is certain; the rival unit if cycles per pixel were assumed; the possible
  * units if none was chosen. */
 static void test_unit_words(void **state)
 {
@@ -205,7 +207,8 @@ static void test_unit_words(void **state)
                      ERR_TRAJ_AMBIGUOUS);
     assert_non_null(strstr(err_last()->text, "100 % in cycles per field of view, 50 % in cycles per metre"));
     assert_non_null(strstr(err_last()->text, "traj_units=grid or per_metre."));
-    /* Radians per centimetre are 2 % off where the field of view is 64 mm: of 32 pixels that moves none by half. */
+    /* Radians per centimetre differ by 2 % if the field of view is 64 mm: with 32 pixels this moves no pixel by
+     * half. */
     const float small[2][2] = {{16, 0}, {0, 16}};
     assert_int_equal(traj_unit_find(0, 2, (int[]){32, 32, 1}, (double[]){0.064, 0.064, 0.005}, 2, 2, small[0], &found),
                      0);
@@ -243,8 +246,9 @@ static void test_kinds(void **state)
         enum traj_kind kind;
         const char *name;
         int dim;
-        size_t least;  /* readouts that Nyquist asks of N = 32 at the edge: pi N / 2 spokes, pi N^2 / 2 in 3-D */
-        size_t centre; /* sample of each readout at the centre (of its partition) */
+        size_t least;  /* readouts that the Nyquist criterion needs at the edge for N = 32: pi N / 2 spokes, pi N^2 / 2
+                        * in 3-D */
+        size_t centre; /* index of the sample at the centre (of its partition) in each readout */
         enum traj_shape shape;
     } kinds[] = {
         {TRAJ_RADIAL, "radial", 2, 51, 32, TRAJ_SHAPE_RADIAL},
@@ -265,7 +269,7 @@ static void test_kinds(void **state)
                 assert_true(fabsf(traj->k[m * (size_t)traj->dim + (size_t)d]) <= 0.5f);
             most = fmax(most, radius(traj, m));
         }
-        /* The edge is reached, and but for a stack's corners not left (float32 rounding). */
+        /* The edge is reached, and exceeded only by a stack's corners (float32 rounding). */
         assert_true(most > 0.49);
         assert_true(most < (kinds[i].kind == TRAJ_STACK_OF_STARS ? 0.71 : 0.5 + 1e-6));
         for (size_t r = 0; r < traj->readouts; r++) {
@@ -280,11 +284,11 @@ static void test_kinds(void **state)
     traj_free(NULL);
 }
 
-/* Any place in the disc or ball has a sample within reach: no holes. Along a spoke samples stand 1/2N apart and spokes
- * 1/N at the edge, so a place between is at most sqrt(0.5^2 + 0.25^2) / N = 0.56 / N away; so with golden angles, which
- * get more spokes, and spirals, whose turns are closer; sqrt(0.5^2 + 0.56^2) = 0.75 in a stack. Golden means are less
- * even in 3-D and cones cross each other's direction: measured 0.785 and 0.61. Half as many readouts exceed every one
- * of these. */
+/* Every point in the disc or ball has a sample nearby: no holes. Along a spoke samples are 1/2N apart and at the edge
+ * spokes are 1/N apart, so a point between them is at most sqrt(0.5^2 + 0.25^2) / N = 0.56 / N away. The same holds for
+ * golden angles, which get more spokes, and spirals, whose turns are closer; in a stack it is sqrt(0.5^2 + 0.56^2) =
+ * 0.75. Golden means are less even in 3-D and cones cross each other's direction: measured 0.785 and 0.61. With half as
+ * many readouts every one of these is exceeded. */
 static void test_cover(void **state)
 {
     (void)state;
@@ -333,7 +337,7 @@ static void test_particulars(void **state)
             assert_true(fabs(traj->k[3 * (r * 8 + i) + 2] - ((double)(r / 5) - 3) / 6) < 1e-7);
     traj_free(traj);
 
-    /* A spiral samples fully with any number of arms: one long arm turns N / 2 times and more. */
+    /* A spiral is fully sampled with any number of arms: a single long arm makes at least N / 2 turns. */
     traj = make(TRAJ_SPIRAL, 64, 64, 1, 1, 0);
     double turn = 0;
     for (size_t i = 2; i < traj->samples; i++) {
@@ -345,7 +349,7 @@ static void test_particulars(void **state)
     assert_true(turn > 32 && turn < 40);
     traj_free(traj);
 
-    /* Kooshball directions are even: each octant holds an eighth of the ends, to 5 %. */
+    /* Kooshball directions are uniform: each octant contains an eighth of the ends, to 5 %. */
     traj = make(TRAJ_KOOSHBALL, 32, 32, 32, 2000, 4);
     int octants[8] = {0};
     for (size_t r = 0; r < 2000; r++) {
@@ -371,7 +375,7 @@ static void test_bad(void **state)
     assert_null(traj);
 }
 
-/* Trajectories with wrong analytic weights are not recognised as radial or spiral. */
+/* Trajectories for which the analytic weights would be wrong are not recognised as radial or spiral. */
 static void test_shapes(void **state)
 {
     (void)state;
@@ -394,8 +398,8 @@ static void test_shapes(void **state)
     assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
     traj_free(traj);
 
-    /* A centre-out kooshball that waits at k = 0, as the lung scan beside this repository does, on an anisotropic
-     * matrix; then one with its directions crowded towards z. */
+    /* A centre-out kooshball that waits at k = 0, as in the published lung scan, on an anisotropic matrix; then one
+     * with its directions crowded towards z. */
     traj = make(TRAJ_KOOSHBALL, 32, 32, 32, 500, 20);
     for (size_t r = 0; r < 500; r++)
         for (size_t i = 0; i < 20; i++) {

@@ -34,8 +34,8 @@ static int find_automatic(int dim, const int n[3], const double fov_m[3], const 
 static const struct {
     const char *name;
     enum traj_kind kind;
-    double keep;    /* acquired part of a readout: partial echoes */
-    int partitions; /* matrix along z where it is not the one along x */
+    double keep;    /* fraction of a readout that is acquired: partial echoes */
+    int partitions; /* matrix along z if it differs from that along x */
     double slab_m;  /* and its field of view */
 } trajectories[] = {
     {"radial", TRAJ_RADIAL, 1, 1, 0.005},
@@ -51,7 +51,7 @@ static const int matrices[] = {64, 128, 192, 256, 512};
 static const double fovs_mm[] = {20, 30, 40, 60, 80, 100, 128, 160, 200, 220, 256, 300, 350, 400, 500};
 static const double coverages[] = {1, 0.95, 0.9, 0.84, 0.75, 0.67, 0.6, 0.5};
 
-/* Cycles of the unit per cycle per pixel; by the size of a pixel in metres and of the matrix. */
+/* Cycles of the unit per cycle per pixel, for a pixel size in metres and a matrix size. */
 static const struct {
     const char *name;
     double factor;
@@ -87,7 +87,7 @@ struct protocol {
     double most[3]; /* largest |k| of each axis, cycles per pixel, all of the encoded k-space */
 };
 
-/* The extent of a trajectory follows from few of its readouts. */
+/* The extent of a trajectory can be found from a few of its readouts. */
 static void protocol_make(struct protocol *p, int t, int matrix, double fov_mm)
 {
     int nz = trajectories[t].partitions > 0 ? trajectories[t].partitions : matrix;
@@ -109,7 +109,7 @@ static void protocol_make(struct protocol *p, int t, int matrix, double fov_mm)
     traj_free(traj);
 }
 
-/* A scale is right if no pixel of the image moves by half a pixel. */
+/* The scale is right if no pixel of the image moves by half a pixel or more. */
 static bool scale_right(const struct protocol *p, const double factor[3], const double scale[3])
 {
     for (int d = 0; d < p->dim; d++)
@@ -168,7 +168,7 @@ static void tally_add(struct tally *into, const struct tally *from)
     into->wrong += from->wrong;
 }
 
-/* Prints every row; `all` is their sum. */
+/* Print every row; `all` is their sum. */
 static void table_print(const struct tally prefixes[UNITS][COVERAGES], struct tally *all)
 {
     print_message("| unit | coverage | right | right, with a warning | refused | wrong, with a warning | wrong |\n"
@@ -196,13 +196,13 @@ static void test_table(void **state)
     table_print(prefixes, &all);
 #ifndef TRAJ_UNITS_BEFORE
     assert_int_equal(all.wrong, 0);
-    /* Trajectories that are read wrongly, with a warning, end at the edge of k-space in cycles per pixel by chance:
+    /* Trajectories that are read wrongly, with a warning, happen to end at the edge of k-space in cycles per pixel:
      * measured, 23 of 37,800. */
     assert_true(all.wrong_told <= 23);
     for (int c = 0; c < COVERAGES; c++) /* a coverage below 90 % gives a warning */
         for (int u = 0; u < UNITS && coverages[c] < 0.89; u++)
             assert_int_equal(prefixes[u][c].right, 0);
-    assert_true(prefixes[1][3].refused < 100); /* the grid's units at 84 %: 241 before the other units were known */
+    assert_true(prefixes[1][3].refused < 100); /* grid units at 84 %: 241 before other units were known */
 #endif
 }
 

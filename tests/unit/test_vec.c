@@ -1,4 +1,4 @@
-/* Vector arithmetic: against the formula in double precision, and the same bits for any number of threads. */
+/* Vector arithmetic compared with the formula in double precision, and the same bits for any number of threads. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { N = 70001, COILS = 3 }; /* more than one thread processes alone */
+enum { N = 70001, COILS = 3 }; /* more than a single thread processes */
 
 struct vectors {
     struct c32 x[N], y[N], m[COILS * N], ym[COILS * N];
@@ -37,7 +37,7 @@ static struct vectors *vectors_make(void)
     return v;
 }
 
-/* Every function once, each on what the one before it made. */
+/* Every function once, each on the result of the previous one. */
 static struct vectors *vectors_run(int threads)
 {
     struct vectors *v = vectors_make();
@@ -72,7 +72,7 @@ static void test_formulas(void **state)
         for (size_t c = 0; c < COILS; c++)
             y += conj(of(was->m[c * N + i])) * of(was->m[c * N + i]) * x;
         const double complex soft = cabs(x) <= 0.4 ? 0 : x * (1 - 0.4 / cabs(x));
-        /* A few roundings of float32, of numbers up to 10. */
+        /* A few float32 roundings of numbers up to 10. */
         assert_true(cabs(of(is->y[i]) - y) < 5e-6);
         assert_true(cabs(of(is->x[i]) - soft) < 5e-7);
         dot += creal(conj(of(is->x[i])) * of(is->y[i]));

@@ -1,4 +1,4 @@
-/* Views of recon/recon.h: parameters, their text and back; and the view of a volume of signed values. */
+/* Views in recon/recon.h: their parameters, converted to text and back; and the view of a volume of signed values. */
 #include "recon/image/picture.h"
 #include "recon/recon.h"
 #include "recon/volume/volume.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void a_view_comes_back_from_its_text(void **state)
+static void a_view_is_recovered_from_its_text(void **state)
 {
     (void)state;
     static const char *const windows[] = {"1%,99%", "0%,100%", "0.5,1",       "-3e-20,1e20",
@@ -29,7 +29,7 @@ static void a_view_comes_back_from_its_text(void **state)
         assert_int_equal(view_set(&view, "frame", "9999999"), 0);
         assert_int_equal(view_set(&view, "size", "4096"), 0);
         view_print(&view, text);
-        assert_int_equal(strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-"), strlen(text)); /* for a file's name */
+        assert_int_equal(strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-"), strlen(text)); /* file names */
         assert_true(view_read(text, &back));
         view_print(&back, again);
         assert_string_equal(text, again);
@@ -71,7 +71,7 @@ static uint8_t *view_of(const struct volume *volume, const struct result_view *v
     return grey;
 }
 
-static void a_volume_has_views_of_signed_values_with_square_pixels(void **state)
+static void views_of_a_volume_have_signed_values_and_square_pixels(void **state)
 {
     (void)state;
     struct volume *volume;
@@ -118,8 +118,8 @@ static void a_volume_has_views_of_signed_values_with_square_pixels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_view_comes_back_from_its_text),
-        cmocka_unit_test(a_volume_has_views_of_signed_values_with_square_pixels),
+        cmocka_unit_test(a_view_is_recovered_from_its_text),
+        cmocka_unit_test(views_of_a_volume_have_signed_values_and_square_pixels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Volumes (recon/volume/): each format is read back, node by node, with code of the test. */
+/* Volumes (recon/volume/): each format is read back, node by node, with code of this test. */
 #include "gridding/base/err.h"
 #include "recon/volume/volume.h"
 
@@ -28,7 +28,7 @@ static struct volume *volume_make(size_t frames, size_t x, size_t y, size_t z)
     return v;
 }
 
-/* The file's bytes, with a NUL behind them. */
+/* The file's bytes, followed by a NUL. */
 static char *write_file(const struct volume *v, enum volume_format format, size_t *length)
 {
     size_t most;
@@ -45,7 +45,7 @@ static char *write_file(const struct volume *v, enum volume_format format, size_
     return bytes;
 }
 
-static void test_npy_comes_back(void **state)
+static void test_npy_is_read_back(void **state)
 {
     (void)state;
     for (size_t frames = 1; frames <= 2; frames++) {
@@ -59,7 +59,7 @@ static void test_npy_comes_back(void **state)
         assert_memory_equal(back->origin, v->origin, sizeof v->origin);
         assert_memory_equal(back->spacing, v->spacing, sizeof v->spacing);
         assert_string_equal(back->title, v->title);
-        /* A file that is cut anywhere, or has any byte of its head changed, is refused. */
+        /* A file truncated anywhere, or with any byte of its header changed, is refused. */
         size_t length = (size_t)lseek(fd, 0, SEEK_END);
         struct volume *bad = NULL;
         for (size_t at = 0; at < 128; at++) {
@@ -176,7 +176,7 @@ static void test_png(void **state)
     assert_memory_equal(pixels + (size_t)3 * 162, blue, 3);
     free(pixels);
     volume_free(v);
-    /* Without negative values it is grey; of slices that do not fit, every n-th is shown. */
+    /* Without negative values the picture is grey; if the slices do not fit, every n-th is shown. */
     v = volume_make(3, 400, 20, 400);
     for (size_t i = 0; i < (size_t)3 * 400 * 20 * 400; i++)
         v->data[i] = 1;
@@ -206,7 +206,7 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy_comes_back),
+        cmocka_unit_test(test_npy_is_read_back),
         cmocka_unit_test(test_dx),
         cmocka_unit_test(test_mrc),
         cmocka_unit_test(test_png),

@@ -1,11 +1,11 @@
-/* Density weights as areas of Voronoi cells, against layouts with known cells. */
+/* Density weights as areas of Voronoi cells, compared with layouts whose cells are known. */
 #include "tests/random.h"
 #include "tests/unit/dcf_fixture.h"
 
 #include "tests/unit/allocate.h"
 
-/* Rows of a square raster are a cell each; at the edge a cell ends as far out as in, but for the four corners, where
- * the mirrored neighbour is the diagonal one. */
+/* Every point of a square raster has a square cell. An edge cell extends as far outwards as inwards, except at the four
+ * corners, where the mirrored neighbour is the diagonal one. */
 static void a_raster_has_square_cells(void **state)
 {
     (void)state;
@@ -23,7 +23,7 @@ static void a_raster_has_square_cells(void **state)
     }
 }
 
-/* Hexagons: sqrt(3) / 2 of the squared distance each. */
+/* Hexagons have an area of sqrt(3) / 2 of the squared distance. */
 static void a_triangular_lattice_has_hexagons(void **state)
 {
     (void)state;
@@ -40,10 +40,10 @@ static void a_triangular_lattice_has_hexagons(void **state)
             assert_true(fabs(weights[y * N + x] / cell - 1) < 1e-4);
 }
 
-/* Samples coincide: k = 0 of all spokes, and spokes that occur twice. The weights are those of the formula: cells of
- * spokes are parts of their wedges except for the curved ends (2-D), the square of the angle between spokes / 24, and
- * of k = 0, whose cell is the polygon within half a step. */
-static void radial_cells_are_the_ramp(void **state)
+/* Coincident samples: k = 0 of all spokes, and spokes that occur twice. The weights follow the formula: in 2-D, cells
+ * of a spoke are parts of its wedge apart from the curved ends, of the square of the angle between spokes / 24; the
+ * cell of k = 0 is the polygon within half a step. */
+static void radial_cells_follow_the_ramp(void **state)
 {
     (void)state;
     enum { SPOKES = 151, SAMPLES = 64 };
@@ -76,7 +76,7 @@ static void radial_cells_are_the_ramp(void **state)
     traj_free(traj);
 }
 
-/* 12 blades of 13 lines. */
+/* 12 blades of 13 lines each. */
 static struct traj *propeller(int n)
 {
     struct traj *traj = make(TRAJ_RADIAL, n, 12 * 13, 0);
@@ -90,10 +90,10 @@ static struct traj *propeller(int n)
     return traj;
 }
 
-/* Beside Pipe-Menon. Areas of cells weigh the neighbourhood of k = 0 too much, which shows in the scale. Measured:
- * golden 0.123, scale 1.037 (pipe 0.145, 0.959); spiral 0.057, 1.041 (0.048, 0.995); propeller 0.058, 1.008 (0.058,
- * 1.003). */
-static void images_are_near_the_truth(void **state)
+/* Compared with Pipe-Menon. Cell areas give the neighbourhood of k = 0 too much weight, which shows in the scale.
+ * Measured: golden 0.123, scale 1.037 (pipe 0.145, 0.959); spiral 0.057, 1.041 (0.048, 0.995); propeller 0.058, 1.008
+ * (0.058, 1.003). */
+static void images_are_close_to_the_truth(void **state)
 {
     (void)state;
     enum { N = 48 };
@@ -150,9 +150,9 @@ static int stop(void *context)
     return ++asked->calls == asked->stop_at ? err_set(ERR_CANCELED, "Enough.") : 0;
 }
 
-/* Many samples are asked about all the way, in both diagrams, and whoever says no is heard at once; the weights do not
- * depend on it, and the next call knows nothing of it. */
-static void it_can_be_canceled(void **state)
+/* The listener is called throughout both diagrams, and a cancel takes effect at once; the weights do not depend on it,
+ * and a canceled call does not affect the next. */
+static void weights_can_be_canceled(void **state)
 {
     (void)state;
     enum { MANY = 30000 };
@@ -179,12 +179,9 @@ static void it_can_be_canceled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_can_be_canceled),
-        cmocka_unit_test(a_raster_has_square_cells),
-        cmocka_unit_test(a_triangular_lattice_has_hexagons),
-        cmocka_unit_test(radial_cells_are_the_ramp),
-        cmocka_unit_test(images_are_near_the_truth),
-        cmocka_unit_test(trajectories_without_cells_are_refused),
+        cmocka_unit_test(weights_can_be_canceled),           cmocka_unit_test(a_raster_has_square_cells),
+        cmocka_unit_test(a_triangular_lattice_has_hexagons), cmocka_unit_test(radial_cells_follow_the_ramp),
+        cmocka_unit_test(images_are_close_to_the_truth),     cmocka_unit_test(trajectories_without_cells_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* daemon/wire.h: messages and descriptors arrive, malformed input is refused, nothing leaks. */
+/* daemon/wire.h: messages and descriptors arrive, malformed input is refused, no descriptor leaks. */
 #include "daemon/wire.h"
 
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static void message_and_descriptors_cross(void **state)
     assert_int_equal(wire_receive(pair[1], &got, back, &count), 0);
     assert_true(json_equal(job, got));
     assert_int_equal(count, 2);
-    /* They are the same pipe, in the same order, and do not survive an exec. */
+    /* They are the same pipe, in the same order, and are close-on-exec. */
     char byte = 0;
     assert_int_equal(write(back[1], "x", 1), 1);
     assert_int_equal(read(files[0], &byte, 1), 1);
@@ -88,11 +88,11 @@ static void largest_message_crosses_and_larger_is_refused(void **state)
     }
 }
 
-static void end_of_the_other_side_is_worker_died(void **state)
+static void the_end_of_the_peer_is_worker_died(void **state)
 {
     int *pair = *state, fds[WIRE_FDS], count;
     json_t *message = json_pack("{s:s}", "type", "ping"), *got = NULL;
-    /* Closing with a message unread makes the kernel answer ECONNRESET; that is the same end. */
+    /* Closing the socket with an unread message makes the kernel answer ECONNRESET, which is reported like any end. */
     assert_int_equal(wire_send(pair[0], message, NULL, 0), 0);
     close(pair[1]);
     pair[1] = -1;
@@ -178,7 +178,7 @@ static void descriptors_of_a_refused_message_are_closed(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-static void failure_survives_the_way(void **state)
+static void a_failure_arrives_unchanged(void **state)
 {
     (void)state;
     err_set_bytes(ERR_GPU_OOM, 7000000000, 12, "The plan asks for more than is free – by far.");
@@ -193,7 +193,7 @@ static void failure_survives_the_way(void **state)
     json_decref(object);
 }
 
-static void damaged_failure_is_made_safe(void **state)
+static void a_damaged_failure_is_made_safe(void **state)
 {
     (void)state;
     static const char *const texts[] = {"{}", "{\"code\":\"ok\"}", "{\"code\":\"no such code\",\"detail\":3}", "[]",
@@ -207,7 +207,8 @@ static void damaged_failure_is_made_safe(void **state)
         assert_true(back.required == -1 && back.acquisition == -1 && back.available == -1);
         json_decref(object);
     }
-    /* Longer than the slot, of two-byte characters, with a newline: cut between characters, one line. */
+    /* Text longer than its field, of two-byte characters and with a newline: truncated between characters, and made a
+     * single line. */
     struct err back, full = {.code = ERR_IO, .acquisition = -1, .required = -1, .available = -1};
     char text[2004] = "\n";
     for (size_t i = 1; i + 2 < sizeof text; i += 2)
@@ -221,7 +222,7 @@ static void damaged_failure_is_made_safe(void **state)
     assert_non_null(check);
     json_decref(check);
     assert_true(strlen(back.text) >= sizeof back.text - 3);
-    /* A slot whose end cuts a character in two still packs. */
+    /* Text that ends with half a character is still packed. */
     memset(full.text, 'a', sizeof full.text - 2);
     full.text[sizeof full.text - 2] = '\xc3';
     object = wire_error_pack(&full);
@@ -265,12 +266,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_PAIR(message_and_descriptors_cross),
         WITH_PAIR(largest_message_crosses_and_larger_is_refused),
-        WITH_PAIR(end_of_the_other_side_is_worker_died),
+        WITH_PAIR(the_end_of_the_peer_is_worker_died),
         WITH_PAIR(malformed_messages_are_refused),
         WITH_PAIR(random_bytes_are_refused),
         WITH_PAIR(descriptors_of_a_refused_message_are_closed),
-        cmocka_unit_test(failure_survives_the_way),
-        cmocka_unit_test(damaged_failure_is_made_safe),
+        cmocka_unit_test(a_failure_arrives_unchanged),
+        cmocka_unit_test(a_damaged_failure_is_made_safe),
         cmocka_unit_test(a_report_is_an_object_neither_deep_nor_large),
     };
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* daemon/worker/worker_progress.h: the rate of progress messages to the daemon, and that messages go on while the job
+/* daemon/worker/worker_progress.h: the rate of progress messages to the daemon, and that messages continue while a step
  * makes no progress. */
 #include "daemon/base/clock.h"
 #include "daemon/wire.h"
@@ -58,7 +58,7 @@ static void expect(double seconds, const char *step, json_int_t iteration)
     json_decref(message);
 }
 
-static void a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest(void **state)
+static void a_burst_becomes_few_messages_that_end_with_the_newest(void **state)
 {
     (void)state;
     double start = clock_seconds(), until = start + 0.45;
@@ -84,7 +84,7 @@ static void progress_is_sent_at_once_and_again_while_a_step_stands_still(void **
 {
     (void)state;
     tell(0, 0, 0, 0);
-    tell(PLAN, 0.6, 0, 0); /* too soon after the first, and the last for now */
+    tell(PLAN, 0.6, 0, 0); /* too soon after the first, so it is delayed */
     expect(0, "decode", 0);
     expect(60, "plan", 0);
     reporter_end(reporter);
@@ -93,13 +93,13 @@ static void progress_is_sent_at_once_and_again_while_a_step_stands_still(void **
 static void progress_is_sent_once_and_not_after_the_end(void **state)
 {
     (void)state;
-    for (double taken = 1; taken > 0.09;) { /* later the next message is due */
+    for (double taken = 1; taken > 0.09;) { /* some time later the next message is due */
         double start = clock_seconds();
         reporter_begin(reporter, kind_find("recon"), "job");
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 2, 4);
-        reporter_end(reporter); /* pending progress is dropped with the job */
+        reporter_end(reporter); /* pending progress is dropped when the job ends */
         taken = clock_seconds() - start;
         tell(GRIDDING, 0.5, 3, 4);
         expect(0, "gridding", 1);
@@ -115,7 +115,7 @@ static void progress_is_sent_once_and_not_after_the_end(void **state)
     reporter_end(reporter);
 }
 
-static void a_daemon_that_is_gone_is_noticed(void **state)
+static void a_closed_daemon_is_noticed(void **state)
 {
     (void)state;
     close(pair[0]);
@@ -125,10 +125,10 @@ static void a_daemon_that_is_gone_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest, setup),
+        cmocka_unit_test_setup(a_burst_becomes_few_messages_that_end_with_the_newest, setup),
         cmocka_unit_test_setup(progress_is_sent_at_once_and_again_while_a_step_stands_still, setup),
         cmocka_unit_test_setup(progress_is_sent_once_and_not_after_the_end, setup),
-        cmocka_unit_test_setup(a_daemon_that_is_gone_is_noticed, setup),
+        cmocka_unit_test_setup(a_closed_daemon_is_noticed, setup),
     };
     return cmocka_run_group_tests_name("worker progress", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Runs in the sandbox, on bytes of anybody. */
+/* Runs in the sandbox, on untrusted bytes. */
 #include "tests/kinds/histogram/histogram.h"
 
 #include "gridding/base/err.h"
@@ -33,7 +33,7 @@ static int batch_write(struct batch *batch)
     return 0;
 }
 
-/* Add the number in `text`; which one it is: from 1. */
+/* Add the number in `text`; `which` is its index, from 1, for the error. */
 static int number_add(struct batch *batch, const char *text, size_t which)
 {
     char *end = NULL;
@@ -54,7 +54,7 @@ int histogram_decode(int memory, uint64_t most_bytes, const void *file, size_t b
     struct batch batch = {.memory = memory, .at = sizeof(struct histogram_numbers), .most = most_bytes};
     size_t count = 0;
     int rc = 0;
-    /* As a library ends that such a file breaks. */
+    /* Crash as a library with a bug would, for files that end this way. */
     if (bytes >= sizeof crash - 1 && memcmp(end - (sizeof crash - 1), crash, sizeof crash - 1) == 0)
         raise(SIGABRT);
     while (text < end && rc == 0) {

@@ -62,7 +62,7 @@ static void input_free(void *of)
 /* ---- run ---- */
 
 struct counts {
-    int users; /* results that share it */
+    int users; /* number of results that share it */
     int64_t bins, *count;
     double low, high;
 };
@@ -126,7 +126,7 @@ static int count(struct counts *counts, const struct input *input, const struct 
     return 0;
 }
 
-/* What the files will take at most, which has to be less than there is room for. */
+/* An upper bound of the files' size, checked against the room that is left. */
 static int promise(const struct job_request *request, int64_t bins, uint64_t *bytes)
 {
     const struct job_room *room = &request->room;

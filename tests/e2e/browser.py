@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of the web page: browser.mjs, which drives it, as a child that obeys commands."""
+"""A headless Chromium for tests of the web page: browser.mjs drives it, as a child process that takes commands."""
 import base64
 import json
 import os
@@ -11,7 +11,7 @@ MODULES = os.path.join(ROOT, "build", "web")
 
 
 class Browser:
-    """One Chromium with its pages. Skips, loudly, where it or what drives it is not installed."""
+    """One Chromium with its pages. Without Chromium or Playwright the test is skipped, with the reason."""
 
     def __init__(self):
         for program in ("chromium", "node"):
@@ -46,14 +46,15 @@ class Browser:
 
 
 class Page:
-    """A page that is open. Methods are Playwright's (click, fill, press, ...); `with` closes it, and asserts that nothing
-    went wrong in it: no error in its console, no violation of its policy, no request to another origin."""
+    """A page that is open. Methods are Playwright's (click, fill, press, ...); `with` closes it, and asserts that
+    nothing went wrong in it: no error in its console, no violation of its policy, no request to another origin.
+    """
 
     def __init__(self, browser, daemon, path, options):
         self.browser, self.daemon = browser, daemon
         browser.count += 1
         self.name = browser.count
-        self.expected = ()  # words of the errors that the test is about
+        self.expected = ()  # words of the errors that the test expects
         browser.obey(self.name, "open", options)
         self.goto(daemon.url + path)
 
@@ -73,7 +74,7 @@ class Page:
             assert kind or not trouble, "in the page:\n" + "\n".join(trouble)
 
     def wait(self, condition, argument=None):
-        """Wait until a JavaScript function gives what is true."""
+        """Wait until a JavaScript function returns a true value."""
         self.waitForFunction(condition, argument)
 
     def see(self, selector):
@@ -83,7 +84,7 @@ class Page:
         return self.textContent(selector)
 
     def drop_file(self, name, content):
-        self.see(".drop")  # the page takes files once it knows the kinds of job
+        self.see(".drop")  # the page accepts files once it has the kinds of job
         self.drop(name, base64.b64encode(content).decode())
 
     def picture(self, **options):
@@ -91,12 +92,13 @@ class Page:
         return base64.b64decode(self.screenshot(options))
 
     def grey(self, selector):
-        """What an element looks like: {mean, bright, digest}: its mean grey value, the share of its pixels above 128, and a
-        text that is equal for equal pictures."""
+        """An element's appearance: {mean, bright, digest}: its mean grey value, the fraction of its pixels above 128,
+        and a text that is equal for equal pictures.
+        """
         box = self.evaluate("(selector) => { const box = document.querySelector(selector).getBoundingClientRect();"
                             "return {x: box.x, y: box.y, width: box.width, height: box.height}; }", selector)
         picture = base64.b64encode(self.picture(clip=box)).decode()
-        # The page itself decodes it: its policy admits data: pictures.
+        # The page itself decodes the picture; its policy admits data: URLs of images.
         seen = self.evaluate("""async (data) => {
             const image = new Image();
             image.src = "data:image/png;base64," + data;

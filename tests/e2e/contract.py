@@ -1,4 +1,4 @@
-"""docs/openapi.yaml for tests: its operations, and whether an answer is what it declares."""
+"""docs/openapi.yaml for tests: its operations, and whether an answer conforms to it."""
 import json
 import os
 
@@ -6,7 +6,7 @@ import yaml
 
 from harness import ROOT, same
 
-# What any answer may have; the others are declared.
+# Headers that any answer may have; others must be declared.
 GENERAL = {"date", "connection", "content-length", "content-type", "transfer-encoding", "cache-control", "x-content-type-options"}
 METHODS = {"get", "post", "put", "patch", "delete", "options"}
 
@@ -29,7 +29,7 @@ def resolve(thing):
 
 
 def complaints(schema, value, where):
-    """What about `value` does not fit `schema`: the part of JSON Schema that the document uses."""
+    """The differences between `value` and `schema`, for the part of JSON Schema that the document uses."""
     schema = resolve(schema)
     if value is None:
         return [] if schema.get("nullable") or not schema else [f"{where} is null"]
@@ -65,7 +65,7 @@ def operations():
 
 
 def check_headers(operation, declared, answer, where):
-    """A refusal may have the headers of an answer beside it: a job that was waited for has been made."""
+    """A refusal may also have the headers of a successful answer, because a job that was waited for exists."""
     told = {name.lower(): resolve(header) for name, header in declared.get("headers", {}).items()}
     beside = {name.lower() for other in operation["responses"].values() for name in resolve(other).get("headers", {})} if answer.status >= 400 else set()
     other = set(answer.headers) - GENERAL - set(told) - beside
@@ -79,7 +79,7 @@ def check_headers(operation, declared, answer, where):
 
 
 def check_answer(path, method, operation, answer):
-    """An answer must be declared, and be as it is declared: status, media type, body, headers."""
+    """An answer must be declared, and conform to its declaration: status, media type, body, headers."""
     where = f"{method.upper()} {path}: {answer.status}"
     assert str(answer.status) in operation["responses"], f"{where} is not declared: {answer.body[:300]!r}"
     declared = resolve(operation["responses"][str(answer.status)])

@@ -1,4 +1,4 @@
-"""A daemon that asks for tokens, and tokens of each role."""
+"""A daemon that requires tokens, with a token for each role."""
 import os
 import subprocess
 import tempfile
@@ -14,7 +14,9 @@ def new_token(path, name, role):
 
 
 class Guarded(Daemon):
-    """A daemon that asks for tokens; self.token[role] are of client "mri1", self.token["other"] of another that may submit."""
+    """A daemon that requires tokens. self.token[role] belong to client "mri1", self.token["other"] to another client
+    that may submit.
+    """
 
     def __init__(self, **options):
         self.folder = tempfile.TemporaryDirectory()

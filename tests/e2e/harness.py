@@ -1,4 +1,4 @@
-"""What end-to-end tests share: a real mrirecond on a free loopback port, requests to it, and TAP.
+"""Shared by the end-to-end tests: a real mrirecond on a free loopback port, requests to it, and TAP.
 
     from harness import Daemon, main, same, test
 
@@ -9,9 +9,9 @@
     if __name__ == "__main__":
         main(Daemon)
 
-main(start) starts one daemon for the whole program by start(), and hands it to each test that takes an argument; a test
-without one starts what it needs (`with Daemon(...) as daemon:`). Whatever a daemon wrote to stderr is read when it stops: a
-sanitizer's report, or a line logged as an error that the test did not expect, fails the program.
+main(start) starts one daemon for the whole program by start(), and passes it to each test that takes an argument; a
+test without one starts its own (`with Daemon(...) as daemon:`). A daemon's stderr is read when it stops: a sanitizer's
+report, or an unexpected line logged as an error, fails the program.
 """
 import contextlib
 import glob
@@ -34,9 +34,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.path.abspath(os.environ.get("MRIRECON_BIN", os.path.join(ROOT, "build", "bin")))
 DATA = os.path.abspath(os.environ.get("MRIRECON_DATA", os.path.join(ROOT, "..", "shared", "data")))
 FINAL = ("succeeded", "failed", "canceled")
-SLOW = 120  # seconds after which a test says that something hangs; no test asserts a speed
+SLOW = 120  # seconds after which a test reports a hang; no test asserts a speed
 
-# What no program of ours may ever print.
+# Output that none of the programs may ever print.
 REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:|Assertion .* failed|"
                      r"HDF5-DIAG|stack smashing|Segmentation fault|double free)")
 # How mrirecond marks the level of a line.
@@ -62,7 +62,7 @@ def same(seen, expected, what="value"):
 
 
 def wait_until(condition, what, seconds=SLOW):
-    """The first true value of condition(), polled."""
+    """Poll condition() until its value is true, and return that value."""
     end, pause = time.monotonic() + seconds, 0.001
     while time.monotonic() < end:
         value = condition()
@@ -74,8 +74,9 @@ def wait_until(condition, what, seconds=SLOW):
 
 
 def free_port():
-    """A port of 127.0.0.1 that nobody listens at, of those that the kernel gives to no connection by itself: where other
-    programs connect all the time, it would soon give one of its own to one of them."""
+    """A free port of 127.0.0.1 outside the range of ports that the kernel assigns: with other programs connecting all
+    the time, it would soon assign one of its range to one of them.
+    """
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         least = int(file.read().split()[0])
     while True:
@@ -85,7 +86,7 @@ def free_port():
 
 
 def fault(name):
-    """The path of a library of tests/faults, for LD_PRELOAD; skips the test, loudly, where it is not built."""
+    """The path of a library of tests/faults, for LD_PRELOAD; skips the test, with the reason, if it is not built."""
     path = os.path.join(os.path.dirname(BIN), "tests", name + ".so")
     if not os.path.exists(path):
         skip(f"{path} is not there (make check builds it)")
@@ -93,13 +94,13 @@ def fault(name):
 
 
 def holding():
-    """The environment of a Daemon whose worker is to be held(): a worker that tells of a step looks for this file."""
+    """The environment of a Daemon whose worker is to be held(): a worker that reports a step looks for this file."""
     return {"LD_PRELOAD": fault("holdstep"), "HOLDSTEP": os.path.join(tempfile.gettempdir(), f"mrirecond-hold-{os.getpid()}-{random.randrange(10**9)}"),
             "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 
 
 def real_scan(name):
-    """The path of a real scan; skips the test, loudly, where it is not there."""
+    """The path of a real scan; skips the test, with the reason, if it does not exist."""
     path = os.path.join(DATA, "mri", name)
     if not os.path.exists(path):
         skip(f"{name} is not in {DATA}/mri (set MRIRECON_DATA)")
@@ -137,18 +138,19 @@ def check_problem(problem, code, status=None):
 
 
 class Daemon:
-    """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M, None without
-    the option. Its worker-timeout is longer than the default."""
+    """One mrirecond. Keywords are its options without dashes: Daemon(body_limit="1M") runs with --body-limit 1M, and
+    None omits an option. Its worker-timeout is longer than the default.
+    """
 
     def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, port=0, **options):
         self.own_state = state is None
         self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
-        # On a machine that is busy a worker, and one that a test has stopped, may give no sign of life for long.
+        # On a busy machine a worker, or one that a test has stopped, may send no heartbeat for a long time.
         self.options = {"worker_timeout": 600, **options}
         self.binaries = binaries
         self.environment = dict(os.environ, **(environment or {}))
         self.command = list(command)  # words put before the program, e.g. prlimit
-        self.expect_trouble = expect_trouble  # errors in the log are what the test is about
+        self.expect_trouble = expect_trouble  # the test expects errors in the log
         self.process = None
         self.log = ""
         try:
@@ -185,13 +187,13 @@ class Daemon:
                 if response.status == 200:
                     return
                 answer = response.body
-            except (OSError, ValueError, http.client.HTTPException):  # not served yet, or the port half written
+            except (OSError, ValueError, http.client.HTTPException):  # not served yet, or the port only half written
                 pass
             time.sleep(0.02)
         raise AssertionError(f"mrirecond was not ready after {SLOW} s; /readyz said {answer}:\n{self.read_log()}")
 
     def read_log(self):
-        # By pread(): the daemon shares the offset of this file, and would write where a seek() has put it.
+        # By pread(): the daemon shares this file's offset, and would write at the position that a seek() sets.
         return os.pread(self.stderr.fileno(), os.fstat(self.stderr.fileno()).st_size, 0).decode(errors="replace")
 
     def clean(self):
@@ -199,13 +201,15 @@ class Daemon:
             shutil.rmtree(self.state, ignore_errors=True)
 
     def kill(self):
-        """kill -9, as a power cut would."""
+        """kill -9, as in a power cut."""
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def restart(self, same_port=False):
-        """After its end: the same state directory, another port unless told otherwise: then it has to be a free_port()."""
+        """Start again after its end, with the same state directory. same_port keeps the port, which has to be a
+        free_port().
+        """
         self.log += self.read_log()
         self.start(self.port if same_port else 0)
 
@@ -238,8 +242,9 @@ class Daemon:
             self.clean()
 
     def children(self, program, parent=None, template=False):
-        """Process ids of running children (of the daemon, or of `parent`) whose program has this name; of mrirecon-codec those
-        that read and write files, or else the `template` that a worker's are forked from."""
+        """Process ids of running children (of the daemon, or of `parent`) whose program has this name. Of
+        mrirecon-codec these are the decoders and converters, or else the `template` that a worker's are forked from.
+        """
         parent = parent or self.process.pid
         found = []
         for path in glob.glob(f"/proc/{parent}/task/*/children"):
@@ -250,7 +255,7 @@ class Daemon:
                 continue
             for child in children:
                 try:
-                    with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for one that has ended
+                    with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for a process that has ended
                         words = file.read().decode(errors="replace").split("\0")
                     if program in [os.path.basename(word) for word in words[:2]] and template == (words[1:2] == ["template"]):
                         found.append(int(child))
@@ -263,8 +268,9 @@ class Daemon:
 
     @contextlib.contextmanager
     def paused(self):
-        """While its workers stand still: jobs are accepted and handed out, and none computes or ends. A worker that is not
-        yet ready would be handed none."""
+        """While its workers are stopped, jobs are accepted and assigned, but none computes or ends. Waits for the
+        workers first, because a worker that is not ready would be assigned none.
+        """
         wait_until(lambda: all(worker["state"] in ("idle", "busy") for worker in self.get("/readyz?verbose").json()["worker_list"]), "workers that are ready")
         workers = [self.worker(), *self.children("mrirecon-worker")]
         for worker in workers:
@@ -278,9 +284,9 @@ class Daemon:
 
     @contextlib.contextmanager
     def held(self, step):
-        """Its worker stands still each time that it has told of an iteration of this step. Gives go_on(), which lets it go to
-        the next one; that, and the end, which lets it go altogether, come after a test has seen what it told.
-        Takes Daemon(environment=holding())."""
+        """Its worker stops each time it has reported an iteration of this step. Yields go_on(), which lets it continue
+        to the next one; leaving the block lets it continue to the end. Takes Daemon(environment=holding()).
+        """
         path = f"{self.environment['HOLDSTEP']}.{step}"
 
         def stopped():
@@ -303,12 +309,12 @@ class Daemon:
         go_on()
 
     def peak_memory(self):
-        """Largest resident memory so far, bytes."""
+        """The largest resident memory so far, in bytes."""
         with open(f"/proc/{self.process.pid}/status") as file:
             return int(re.search(r"VmHWM:\s*(\d+) kB", file.read()).group(1)) * 1024
 
     def files(self):
-        """Every file under the state directory, relative, with its size; files come and go meanwhile."""
+        """Every file under the state directory, relative, with its size; files may come and go meanwhile."""
         found = {}
         for folder, _, names in os.walk(self.state):
             for path in (os.path.join(folder, name) for name in names):
@@ -317,7 +323,7 @@ class Daemon:
         return found
 
     def new_files(self, before):
-        """Names of files that were not there `before` (files()), but for the job store's."""
+        """Names of files that were not in `before` (files()), without those of the job store."""
         return {name for name in set(self.files()) - set(before) if not name.startswith("jobs.db")}
 
     # -- requests
@@ -330,7 +336,7 @@ class Daemon:
             response = connection.getresponse()
             return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         except ConnectionError:
-            # A daemon that is told to wait for a second closes the connection of a test that stood still for as long.
+            # A daemon with a timeout of one second closes the connection of a test that was not scheduled for as long.
             patience = min(self.options.get(name, SLOW) for name in ("header_timeout", "idle_timeout"))
             if self.process.poll() is not None or time.monotonic() - begun < patience:
                 raise
@@ -342,25 +348,25 @@ class Daemon:
         return self.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def submit(self, body, query="kind=recon", **headers):
-        """POST /v1/jobs; the response, whatever it is."""
+        """POST /v1/jobs; returns the response, whatever its status."""
         return self.request("POST", f"/v1/jobs?{query}", body, {k.replace("_", "-"): v for k, v in headers.items()})
 
     def job(self, identity):
         return self.get(f"/v1/jobs/{identity}").expect(200, "application/json").json()
 
     def finish(self, identity, seconds=SLOW):
-        """Wait for the end of a job; its document."""
+        """Wait for the end of a job; returns its document."""
         def final():
             job = self.job(identity)
             return job if job["state"] in FINAL else None
         return wait_until(final, f"the end of job {identity}", seconds)
 
     def run(self, body, query="kind=recon"):
-        """Submit, wait, and give the finished job's document."""
+        """Submit, wait, and return the finished job's document."""
         return self.finish(self.submit(body, query).expect(202).json()["id"])
 
     def fails(self, body, query, code, status=None):
-        """Assert that this upload is refused, or its job fails, with `code`; give the problem document."""
+        """Assert that this upload is refused, or its job fails, with `code`; returns the problem document."""
         response = self.submit(body, query)
         if response.status != 202:
             return response.problem(status or response.status, code)
@@ -381,16 +387,16 @@ class Daemon:
 
 
 def raw(daemon, *pieces, half_close=False, timeout=120):
-    """Send bytes as they are, and give all that comes back until the server closes or is silent."""
+    """Send bytes as they are, and return all that comes back until the server closes or is silent."""
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=timeout) as connection:
         answer = b""
         try:
             for piece in pieces:
                 connection.sendall(piece)
             if half_close:
-                time.sleep(0.003)  # the library overlooks an end that comes together with the last bytes
+                time.sleep(0.003)  # the library misses an end that arrives together with the last bytes
                 connection.shutdown(socket.SHUT_WR)
-        except OSError:  # closed on us while we still sent; the answer may be there
+        except OSError:  # closed while sending; the answer may have arrived
             pass
         while True:
             try:
@@ -404,14 +410,14 @@ def raw(daemon, *pieces, half_close=False, timeout=120):
 
 
 def status_of(answer):
-    """The status of what raw() gave."""
+    """The status of an answer from raw()."""
     found = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
     assert found, f"not an HTTP answer: {answer[:200]!r}"
     return int(found.group(1))
 
 
 def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
-    """Run mrirecon against a daemon (or None: no server given); a CompletedProcess with text."""
+    """Run mrirecon against a daemon (None: without --server); returns a CompletedProcess with text."""
     environment = dict(os.environ, **environment)
     if daemon is not None:
         environment["MRIRECON_SERVER"] = daemon.url
@@ -445,7 +451,7 @@ def explain(error):
 
 
 def main(start=None):
-    """Run all tests of the program. Names on the command line pick some."""
+    """Run all tests of the program, or those named on the command line."""
     chosen = [(name, function) for name, function in TESTS if len(sys.argv) < 2 or function.__name__ in sys.argv[1:]]
     shared = any(inspect.signature(function).parameters for _, function in chosen)
     print(f"1..{len(chosen) + shared}", flush=True)

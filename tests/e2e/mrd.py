@@ -10,7 +10,7 @@ import numpy as np
 
 CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, ACQUISITION, IMAGE, WAVEFORM = 1, 2, 3, 4, 5, 1008, 1022, 1026
 
-# The members of an image's header that tests look at, at their places in its 198 bytes.
+# The members of an image's header that tests use, at their offsets in its 198 bytes.
 IMAGE_HEAD = np.dtype({
     "names": ["version", "data_type", "matrix", "fov", "channels", "position", "slice", "repetition", "image_type", "index", "series", "attributes"],
     "formats": ["<u2", "<u2", ("<u2", 3), ("<f4", 3), "<u2", ("<f4", 3), "<u2", "<u2", "<u2", "<u2", "<u2", "<u4"],
@@ -19,7 +19,7 @@ PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 
 
 
 def read_messages(take):
-    """(id, body) one after the other up to CLOSE, of a function that gives so many bytes; an image's body is (head, pixels)."""
+    """Yields (id, body) of each message up to CLOSE; read(n) returns n bytes. An image's body is (head, pixels)."""
     while True:
         number = struct.unpack("<H", take(2))[0]
         if number == CLOSE:
@@ -39,7 +39,7 @@ def read_messages(take):
 
 
 def of_bytes(content):
-    """All messages of a stream in memory, which has to end with CLOSE."""
+    """All messages of a stream in memory, which must end with CLOSE."""
     at = 0
 
     def take(count):
@@ -53,12 +53,12 @@ def of_bytes(content):
 
 
 def address_of(daemon):
-    """Where a daemon with the option mrd-listen takes streams, as it logged."""
+    """The address at which a daemon with the option mrd-listen takes streams, from its log."""
     return "127.0.0.1", int(re.findall(r"MRD streams are accepted at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
 
 
 def followers(daemon):
-    """Decoders that have a stream open which is still arriving."""
+    """Decoders that have a stream open that is still arriving."""
     found = []
     for codec in daemon.children("mrirecon-codec", daemon.worker()):
         for link in glob.glob(f"/proc/{codec}/fd/*"):
@@ -78,10 +78,10 @@ def text(number, content):
 
 
 class Session:
-    """A client, as Gadgetron's is one: it sends, and reads messages."""
+    """A client like Gadgetron's: it sends and reads messages."""
 
     def __init__(self, daemon=None, timeout=120, address=None, connection=None):
-        """With a daemon, whose log is read for its address, or with an address, or a connection."""
+        """For a daemon, whose log contains its address, or for an address, or a connection."""
         self.socket = connection or socket.create_connection(address or address_of(daemon), timeout=timeout)
 
     def __enter__(self):
@@ -96,7 +96,7 @@ class Session:
         return self
 
     def take(self, count):
-        """Exactly so many bytes."""
+        """Read exactly so many bytes."""
         found = b""
         while len(found) < count:
             piece = self.socket.recv(min(count - len(found), 1 << 20))
@@ -105,19 +105,19 @@ class Session:
         return found
 
     def messages(self):
-        """All that comes, up to CLOSE and the connection's end."""
+        """All messages up to CLOSE and the end of the connection."""
         found = list(read_messages(self.take))
         assert self.socket.recv(1) == b"", "something follows CLOSE"
         return found
 
     def images(self):
-        """Heads and pixels: nothing but images comes."""
+        """Heads and pixels; all messages must be images."""
         found = self.messages()
         assert all(number == IMAGE for number, _ in found), [body for number, body in found if number != IMAGE]
         return [body for _, body in found]
 
     def failure(self):
-        """The one text that comes in place of images."""
+        """The single text that was sent instead of images."""
         (number, body), *more = self.messages()
         assert number == TEXT and not more, (number, more)
         return body.decode()

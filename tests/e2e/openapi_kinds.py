@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The kinds of job in docs/openapi.yaml: their parameters and steps, as the daemon tells them at /v1/kinds.
+"""The kinds of job in docs/openapi.yaml: their parameters and steps, as the daemon lists them at /v1/kinds.
 
-Run as a program (make openapi), it writes them into the document; descriptions that are there stay. test_contract.py
-checks that nothing would change.
+Run as a program (make openapi), it writes them into the document; existing descriptions stay. test_contract.py checks
+that nothing would change.
 """
 import os
 import re
@@ -36,7 +36,7 @@ def schemas_of(kind):
 
 
 def steps_of(kinds):
-    """The names of all steps, each once."""
+    """The names of all steps, without repetition."""
     return list(dict.fromkeys(step["name"] for kind in kinds for step in kind["steps"]))
 
 
@@ -54,7 +54,7 @@ def entry(name, value, indent):
 
 
 def written(document, kinds):
-    """The document with the schemas of `kinds` in place of those that it has."""
+    """The document, with its schemas replaced by those of `kinds`."""
     old = {name: description for name, description in
            re.findall(r"^    (Parameters\w+):\n      type: object\n((?:      description:.*\n(?:        .*\n)*)?)", document, re.M)}
     first, last = document.index("    Parameters:\n"), document.index("    Step:\n")

@@ -8,7 +8,7 @@ from harness import same
 
 
 def read_png(data):
-    """(colour type, bits, array [height][width][channels]) of a PNG, by the book."""
+    """(colour type, bits, array [height][width][channels]) of a PNG, by the specification."""
     same(data[:8], b"\x89PNG\r\n\x1a\n", "signature")
     at, chunks = 8, []
     while at < len(data):

@@ -1,4 +1,4 @@
-"""Scans for tests: small ISMRMRD files written by h5py, and what a reconstruction of them must be (double sums)."""
+"""Scans for tests: small ISMRMRD files written by h5py, and their expected reconstructions (double sums)."""
 import os
 import struct
 
@@ -37,8 +37,9 @@ XML = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 class Scan:
-    """One scan in memory. traj [readouts][samples][columns] (the last column may be the weight),
-    data [readouts][coils][samples]; matrix and fov_mm are x, y, z. Change what you like, then write()."""
+    """One scan in memory. traj [readouts][samples][columns] (the last column may be the weight), data
+    [readouts][coils][samples]; matrix and fov_mm are x, y, z. Change members as needed, then write().
+    """
 
     def __init__(self, traj, data, matrix, fov_mm=None, trajectory="radial"):
         self.traj = np.asarray(traj, np.float32)
@@ -86,7 +87,9 @@ class Scan:
         yield struct.pack("<H", 4)
 
     def adjoint(self):
-        """[coils][z][y][x]: sum of w d exp(+2 pi i k.r) in double; the weight is the column past the dimensions, or 1."""
+        """[coils][z][y][x]: sum of w d exp(+2 pi i k.r) in double precision; the weight is the column after the
+        coordinates, or 1.
+        """
         nx, ny, nz = self.matrix
         dim = 2 if nz == 1 else 3
         k = self.traj.reshape(-1, self.traj.shape[2]).astype(float)
@@ -98,7 +101,7 @@ class Scan:
 
 
 def radial(matrix=(24, 20, 1), spokes=31, samples=48, coils=2, weights=True, seed=1):
-    """A radial scan of random data: nothing about it is symmetric, so that a flip or a swap shows."""
+    """A radial scan of random data without any symmetry, so that a flip or a swap is noticed."""
     rng = np.random.default_rng(seed)
     angle = np.pi * np.arange(spokes) / spokes
     radius = (np.arange(samples) - samples // 2) / samples
@@ -121,8 +124,9 @@ def nrmse(image, truth, mask=None, fit=False):
 
 
 def slow(seed=2):
-    """A scan that, with SLOW_QUERY, takes some five seconds on two cores, or more under sanitizers, which compute at a tenth of
-    the speed: there is time to stop it."""
+    """A scan that with SLOW_QUERY takes some five seconds on two cores, and ten times as long under sanitizers, so that
+    there is time to stop it.
+    """
     return radial(matrix=(128, 128, 1), spokes=125 if sanitized() else 1005, samples=256, coils=1, weights=False, seed=seed)
 
 

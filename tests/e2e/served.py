@@ -1,7 +1,7 @@
-"""A worker without a daemon: mrirecon-worker serve, and the daemon's end of its socket; images compared.
+"""A worker without a daemon: mrirecon-worker serve and the daemon's end of its socket; comparison of images.
 
-TOLERANCE: simulated scans are run at tolerance=1e-5, the most that gridding errs by; float32 sums of some thousand terms
-add about 1e-6. A wrong sample, weight or sign gives an error of 1e-2 or more.
+TOLERANCE: simulated scans are run with tolerance=1e-5, the bound of the gridding error; float32 sums of a few thousand
+terms add about 1e-6. A wrong sample, weight or sign gives an error of 1e-2 or more.
 """
 import array
 import contextlib
@@ -33,7 +33,7 @@ class Served:
     """mrirecon-worker serve, and this end of its socket."""
 
     def __init__(self, *options, worker=WORKER, device="cpu", environment=None, status=0):
-        """status: with which it exits."""
+        """status: its expected exit status."""
         self.status = status
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(SLOW)
@@ -52,14 +52,14 @@ class Served:
         self.socket.sendmsg([json.dumps(message).encode()], rights)
 
     def job(self, identity, scan, folder, formats=(), room=None, **parameters):
-        """Its results are image.h5 and one for each of `formats` in a new folder."""
+        """Send a job whose results are image.h5 and one for each of `formats`, in a new folder."""
         formats = ["h5", *formats]
         os.makedirs(folder)
         fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for name in formats]
         self.job_with(fds, identity, formats, room, **parameters)
 
     def job_with(self, fds, identity, formats, room=None, **parameters):
-        """A job with these descriptors, which are closed here."""
+        """Send a job with these descriptors, and close them here."""
         self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, files=[f"image.{name}" for name in formats], **({"room": room} if room else {}))
         for fd in fds:
             os.close(fd)
@@ -70,7 +70,7 @@ class Served:
         os.close(fd)
 
     def computed(self):
-        """Bytes of each result that waits in memory for its job."""
+        """The size of each result that waits in memory for its job."""
         found = []
         for path in glob.glob(f"/proc/{self.process.pid}/fd/*"):
             with contextlib.suppress(FileNotFoundError):
@@ -92,7 +92,7 @@ class Served:
         return sorted(process for process in found if not is_template(process))
 
     def ready(self, least):
-        """The worker's decoders, once so many or more stand ready, and none that was used is still to be collected."""
+        """The worker's decoders, once at least so many are pre-started and every used one has been reaped."""
         def state(process):
             with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
                 return file.read().rsplit(")", 1)[1].split()[0]

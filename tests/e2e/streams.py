@@ -6,7 +6,7 @@ from harness import same
 
 
 class Stream:
-    """A stream of events, read as they come."""
+    """A stream of events, read as they arrive."""
 
     def __init__(self, daemon, path, last=None, **headers):
         self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
@@ -25,7 +25,7 @@ class Stream:
         self.socket.close()
 
     def lines(self):
-        """The body's lines, out of their chunks; it has to end with the empty chunk."""
+        """The body's lines without the chunked coding, which must end with the empty chunk."""
         rest = b""
         while True:
             size = int(self.file.readline(), 16)

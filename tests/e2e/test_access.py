@@ -14,7 +14,7 @@ from guarded import Guarded
 from harness import main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
-NONE = "01m7yheza283fkx9ma8t456e4x"  # the id of nothing
+NONE = "01m7yheza283fkx9ma8t456e4x"  # an id that does not exist
 
 
 @test("without a token: health only; with a wrong one, nothing more")
@@ -46,12 +46,13 @@ def roles(daemon):
     daemon.as_("read", "DELETE", f"/v1/jobs/{identity}").problem(403, "forbidden")
     daemon.as_("submit", "DELETE", "/v1/jobs?older=0").problem(403, "forbidden")
     daemon.as_("read", "POST", "/v1/uploads", **TUS, Upload_Length="5").problem(403, "forbidden")
-    for method in ("PATCH", "DELETE"):  # what is meant counts, not what is sent
+    for method in ("PATCH", "DELETE"):  # the authorization counts, not the validity of what is sent
         daemon.as_("read", "POST", f"/v1/uploads/{NONE}", **TUS, X_HTTP_Method_Override=method).problem(403, "forbidden")
     daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
 
 
-# What each request takes at least; of a job or an upload, that it is the sender's own, but for those who see all.
+# The least role for each request; requests on a job or an upload also require that it is the sender's own, except for
+# roles that see all.
 DESTINATIONS = tempfile.NamedTemporaryFile("w", suffix=".destinations")
 DESTINATIONS.write("destination nowhere dicom 127.0.0.1:9 called=NOWHERE\n")
 DESTINATIONS.flush()
@@ -67,7 +68,9 @@ RIGHTS = {
 
 
 def right(least, who, owned):
-    """The status of a request without a right; None: it has it. `owned`: it is of a job or an upload of "other"."""
+    """The status of a request without permission; None: it is permitted. `owned`: the request concerns a job or an
+    upload of "other".
+    """
     if least == "nobody":
         return None
     may = {"nobody": (), "read": ("read",), "view": ("read",), "submit": ("read", "submit"), "other": ("read", "submit"), "admin": ("read", "submit", "admin")}[who]
@@ -76,16 +79,17 @@ def right(least, who, owned):
     return 404 if owned and who in ("read", "submit") else None
 
 
-@test("every request by every role: refused if the role may not, all clients' jobs only for view and admin, and view changes nothing")
+@test("every request by every role: refused without permission; view and admin see all jobs; view changes none")
 def every_role():
     with Guarded(keep_scans="all", destinations=DESTINATIONS.name) as daemon:
         body = scans.radial().bytes(daemon.state)
         headers = {**TUS, "Upload_Length": "6", "Upload_Offset": "0", "Content_Type": "application/offset+octet-stream"}
-        told = {f"{method.upper()} {path}" for path, method, _, _ in operations() if path != "/v1/events"}  # has no end: test_feed.py
+        # It does not end: test_feed.py.
+        told = {f"{method.upper()} {path}" for path, method, _, _ in operations() if path != "/v1/events"}
         same(told ^ set(RIGHTS), set(), "requests that are not in one of table and docs/openapi.yaml")
 
         def ask(who, request):
-            """By this role, of a job and an upload of "other"."""
+            """Request as this role, on a job and an upload of "other"."""
             method, path = request.split()
             target = path.replace("{id}", upload if "uploads" in path else job).replace("{name}", "image").replace("{destination}", "nowhere") + ("?older=9999" if request == "DELETE /v1/jobs" else "")
             sent = body if request == "POST /v1/jobs" else b"12345" if method == "PATCH" else None
@@ -104,7 +108,7 @@ def every_role():
         changed = [line for line in daemon.read_log().splitlines() if "role=view" in line and not re.search(r" GET | /v1/login | 403( removed=0)?$", line)]
         same(changed, [], "changes by view")
         theirs = daemon.job_of("other")
-        assert theirs in {job["id"] for job in daemon.as_("view", "GET", "/v1/jobs").json()["jobs"]}, "view does not see all"
+        assert theirs in {job["id"] for job in daemon.as_("view", "GET", "/v1/jobs").json()["jobs"]}, "view does not see all jobs"
 
 
 @test("a client sees and changes only its own jobs; an administrator all")
@@ -156,7 +160,7 @@ def keys(daemon):
 
 @test("a token may have a quota of its own")
 def quotas():
-    with Guarded(client_jobs=100, drain_time=0) as daemon:  # its stop waits for no job
+    with Guarded(client_jobs=100, drain_time=0) as daemon:  # its stop does not wait for a job
         with open(daemon.tokens) as file:
             lines = file.read().splitlines()
         with open(daemon.tokens, "w") as file:
@@ -178,9 +182,10 @@ def quotas():
         daemon.expect_trouble = True
 
 
-@test("resumable uploads count toward a quota: none is created beyond it, not even ten at once, and none becomes a job with time")
+@test("resumable uploads count towards quotas: no creation exceeds one, even ten at once; none becomes a job")
 def quotas_of_uploads():
-    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=6) as daemon:  # no job is begun: all that is accepted waits
+    # No job begins, so all accepted ones wait.
+    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=6) as daemon:
         with open(daemon.tokens) as file:
             text = file.read()
         body = scans.radial().bytes(daemon.state)
@@ -190,7 +195,7 @@ def quotas_of_uploads():
         wait_until(lambda: "reload: 5 tokens" in daemon.read_log(), "the reload")
         daemon.as_("submit", "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(3 * len(body) + 1)).problem(429, "client-quota")
         begun = {}
-        for who in ("other", "submit"):  # one has a quota of jobs, one of bytes
+        for who in ("other", "submit"):  # one client has a quota of jobs, the other of bytes
             def begin(length):
                 return daemon.as_(who, "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(length))
 
@@ -198,7 +203,7 @@ def quotas_of_uploads():
                 answers = list(pool.map(begin, [len(body)] * 10))
             same(sorted(answer.status for answer in answers), [201] * 3 + [429] * 7, f"statuses of ten creations by {who}")
             begun[who] = next(answer.headers["location"] for answer in answers if answer.status == 201)
-            later = time.time() + 600  # none expires before the bytes come
+            later = time.time() + 600  # none expires before its bytes arrive
             os.utime(os.path.join(daemon.state, begun[who].removeprefix("/v1/")), (later, later))
             for _ in range(3):
                 daemon.as_(who, "POST", "/v1/jobs?kind=recon", body).expect(202)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Scans as arrays, without an ISMRMRD header (.npz, HDF5 pairs), through the daemon against double sums.
+"""Scans as arrays, without an ISMRMRD header (.npz, HDF5 pairs), through the daemon and compared with double sums.
 
-Tolerance: as in test_images.py. The parameters size and fov_mm stand for the header.
+Tolerance: as in test_images.py. The parameters size and fov_mm replace the header.
 """
 import io
 import os
@@ -45,7 +45,7 @@ def same_as_ismrmrd(daemon):
     _, expected = run(daemon, SCAN.bytes(FOLDER.name), "dcf=given")
     close(expected[0], SCAN.adjoint())
     report, seen = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "dcf=given&size=24,20&fov_mm=48,40")
-    assert (seen == expected).all(), "another image"
+    assert (seen == expected).all(), "a different image"
     same([d for d in report["decisions"] if d["what"] == "field of view"], [], "decisions on the field of view")
 
 
@@ -55,7 +55,7 @@ def any_layout(daemon):
     report, seen = run(daemon, npz(np.savez_compressed, kspace=np.asfortranarray(KSPACE.astype(">c16")),
                                    trajectory=np.asfortranarray(TRAJECTORY.astype(">f8")), weights=WEIGHTS.astype(">f4")),
                        "size=24,20")
-    assert (seen == expected).all(), "another image"
+    assert (seen == expected).all(), "a different image"
     decided = [d for d in report["decisions"] if d["what"] == "field of view"]
     same(decided[0]["value"], "24 x 20 x 1 mm", "the field of view that is assumed")
 
@@ -86,13 +86,13 @@ def sensitivities(daemon):
     cfl("s", maps[:, None].transpose(3, 2, 1, 0))
     same(pack("packed-maps.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "sensitivities=@/s.cfl").stderr, "", "what pack says")
     with np.load(f"{FOLDER.name}/packed-maps.npz") as arrays:
-        assert (arrays["sensitivities"][:, 0] == maps).all(), "other maps"
+        assert (arrays["sensitivities"][:, 0] == maps).all(), "different maps"
     field, times = rng.normal(size=(20, 24)).astype("f4"), np.linspace(0, 0.01, 48).astype("f4")
     cfl("f", field[None].transpose(2, 1, 0))
     cfl("times", times[None])
     same(pack("packed-field.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "fieldmap=@/f.cfl", "times=@/times.cfl").stderr, "", "what pack says")
     with np.load(f"{FOLDER.name}/packed-field.npz") as arrays:
-        assert (arrays["fieldmap"][0] == field).all() and (arrays["times"] == times).all(), "another field map, or other times"
+        assert (arrays["fieldmap"][0] == field).all() and (arrays["times"] == times).all(), "a different field map, or different times"
     for bad, code in ((maps[:1], "malformed-file"), (maps.transpose(0, 2, 1), "malformed-file"), (np.abs(maps), "malformed-file"),
                       (maps * np.nan, "data-nonfinite")):
         job = daemon.run(npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=bad), "kind=recon&size=24,20&coils=sense")
@@ -156,7 +156,7 @@ def packed(daemon):
     for name in ("bart", "npy"):
         with open(f"{FOLDER.name}/{name}.npz", "rb") as file:
             images.append(run(daemon, file.read(), "size=24,20")[1])
-    assert (images[0] == images[1]).all(), "other images"
+    assert (images[0] == images[1]).all(), "different images"
     close(images[0][1], 2 * SCAN.adjoint())
 
 
@@ -195,7 +195,8 @@ def attached(daemon):
         return subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/attached.npy"], capture_output=True, text=True)
 
     images = []
-    longer = np.concatenate([SCAN.traj[::-1], SCAN.traj[:1]])  # a line that the scan does not have: by line it is wrong, and is said
+    # A line that the scan does not have: attaching by line is an error, which is reported.
+    longer = np.concatenate([SCAN.traj[::-1], SCAN.traj[:1]])
     for trajectory in (SCAN.traj, np.asfortranarray(SCAN.traj.astype("f8"))):
         same(attach(trajectory).stderr, "", "what attach-trajectory says")
         with h5py.File(out) as file:
@@ -207,7 +208,7 @@ def attached(daemon):
         assert done.returncode == 1 and "already exists" in done.stderr, done
         os.unlink(out)
     close(images[0][0], SCAN.adjoint())
-    assert (images[0] == images[1]).all(), "other images"
+    assert (images[0] == images[1]).all(), "different images"
     for trajectory, said in ((longer, "32 readouts"), (SCAN.traj[:, :-1], "48 samples"), (SCAN.traj[..., :1], "2 to 4"), (KSPACE, "real numbers")):
         done = attach(trajectory)
         assert done.returncode == 1 and said in done.stderr and not os.path.exists(out), done

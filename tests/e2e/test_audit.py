@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The audit log, and what is never written: tokens, and the names in a scan's header."""
+"""The audit log, and what is never written to logs: tokens, and the names in a scan's header."""
 import gzip
 import os
 import re
@@ -18,7 +18,7 @@ def audit(daemon):
     identity = daemon.job_of("submit")
     lines = []
 
-    def told(line, of=f"job={identity} "):  # a line is written when its answer has been sent
+    def told(line, of=f"job={identity} "):  # a line is written after its answer was sent
         lines.append(line)
         wait_until(lambda: f"{of}audit: {line}\n" in daemon.read_log(), f"the line {line}")
     told("client=mri1 role=submit peer=127.0.0.1 POST /v1/jobs 202")
@@ -35,10 +35,10 @@ def audit(daemon):
     told("client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401", "")
     daemon.as_("other", "GET", f"/v1/jobs/{'0' * 26}").problem(404, "not-found")
     told("client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404", "")
-    assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
+    assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "the log contains a token"
 
 
-@test("the audit log records purges of all jobs, with client and number, and refused ones")
+@test("the audit log records purges of all jobs with client and number of jobs, and refused purges")
 def audit_of_purges():
     with Guarded() as daemon:
         for who in ("submit", "other", "submit"):
@@ -61,7 +61,7 @@ def audit_always():
         same([line for line in daemon.read_log().splitlines() if "audit: " not in line], [], "other lines")
 
 
-# Every text of an ISMRMRD header, each with the name that must not be told.
+# Every text of an ISMRMRD header, each with the name that must not be revealed.
 ABOUT = """<subjectInformation><patientName>Okonkwo</patientName><patientID>Okonkwo</patientID></subjectInformation>
 <studyInformation><studyID>Okonkwo</studyID><referringPhysicianName>Okonkwo</referringPhysicianName><studyDescription>Okonkwo</studyDescription>
 <studyInstanceUID>Okonkwo</studyInstanceUID><bodyPartExamined>Okonkwo</bodyPartExamined></studyInformation>
@@ -74,7 +74,7 @@ ABOUT = """<subjectInformation><patientName>Okonkwo</patientName><patientID>Okon
 NAMED = (("<experimentalConditions>", ABOUT),
          ("</trajectory>", "</trajectory><trajectoryDescription><identifier>Okonkwo</identifier><comment>Okonkwo</comment></trajectoryDescription>"),
          ("</ismrmrdHeader>", "<userParameters><userParameterString><name>Okonkwo</name><value>Okonkwo</value></userParameterString></userParameters></ismrmrdHeader>"))
-# Headers that are broken where the name stands.
+# Headers with an error at the name.
 BROKEN = (("</ismrmrdHeader>", "<oops>"), ("<patientName>Okonkwo", "<patientName>&Okonkwo;"), ("<patientName>", "<!-- Okonkwo -- her name --><patientName>"),
           ("<patientName>", "<patientName Okonkwo='1' Okonkwo='2'>"), ("</patientName>", "]]></patientName>"), ("Okonkwo</patientName>", "Okonkwo\x01</patientName>"),
           ("<patientName>Okonkwo", "<patientName>&Okonkwo "), ('encoding="UTF-8"', 'encoding="Okonkwo"'), ("<ismrmrdHeader ", "<!DOCTYPE Okonkwo><ismrmrdHeader "))
@@ -107,7 +107,7 @@ def privacy():
         told = {name: daemon.get(name).body.decode() for name in ("/v1/jobs?limit=100", "/metrics", "/readyz?verbose")}
         told["the log"] = daemon.read_log()
         for place, text in told.items():
-            assert "okonkwo" not in text.lower(), f"{place} tells it: {re.findall('.{0,80}[Oo]konkwo.{0,40}', text)}"
+            assert "okonkwo" not in text.lower(), f"{place} reveals it: {re.findall('.{0,80}[Oo]konkwo.{0,40}', text)}"
         for path in daemon.files():
             with (gzip.open if path.endswith(".gz") else open)(os.path.join(daemon.state, path), "rb") as file:
                 written = b"Okonkwo" in file.read()

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""What is sent and cannot be reconstructed: each a problem document with its own code; and the service is none the worse for it."""
+"""Uploads that cannot be reconstructed: each gets a problem document with its own code, and the service is not
+affected.
+"""
 import json
 import re
 import subprocess
@@ -22,7 +24,7 @@ def start():
 
 
 def still_well(daemon):
-    """Ready, and a good scan right after gives the right image."""
+    """The service is ready, and a good scan right after gives the right image."""
     daemon.get("/readyz").expect(200)
     same(daemon.run(BODY)["state"], "succeeded", "state of a good scan right after")
 
@@ -34,7 +36,7 @@ def changed(change, **arguments):
 
 
 def refused(code, change, query="kind=recon", says="", **arguments):
-    """A test that a scan changed so fails with `code`, with a sentence that matches `says`."""
+    """Define a test that a scan with this change fails with `code`, with a sentence that matches `says`."""
     def run(daemon):
         problem = daemon.fails(changed(change, **arguments), query, code)
         assert re.search(says, problem["detail"], re.I), f"{says!r} is not in {problem['detail']!r}"
@@ -43,7 +45,7 @@ def refused(code, change, query="kind=recon", says="", **arguments):
     return run
 
 
-# ---- no scan at all
+# ---- not a scan at all
 
 @test("an empty body")
 def empty(daemon):
@@ -53,7 +55,7 @@ def empty(daemon):
     still_well(daemon)
 
 
-@test("text, a picture, zeros, an HDF5 signature and nothing else")
+@test("text, a picture, zeros, an HDF5 signature alone")
 def text(daemon):
     for body, codes in ((b"this is no scan\n", ("unknown-format",)), (b"\x89PNG\r\n\x1a\n" + b"x" * 1000, ("unknown-format",)),
                         (bytes(100000), ("unknown-format",)), (b"\x89HDF\r\n\x1a\n", ("malformed-file", "truncated-file")),
@@ -65,7 +67,7 @@ def text(daemon):
     still_well(daemon)
 
 
-@test("bodies that curl sends by -F, by -d and without the @: the error names the right option")
+@test("bodies sent by curl with -F, -d and without the @: the error names the right option")
 def by_curl(daemon):
     GOOD.write(f"{FOLDER.name}/scan.h5")
     for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"), (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),
@@ -96,7 +98,7 @@ def mutants(daemon):
     made = []
     for i in range(60):
         body = bytearray(BODY)
-        # Metadata is a small part of a file: half of the mutants are hurt there, in its first and last kilobytes.
+        # Metadata is a small part of a file, so half of the mutants are damaged in its first and last kilobytes.
         for _ in range(int(rng.integers(1, 9))):
             span = (0, 4096) if i % 2 else (0, len(body))
             body[int(rng.integers(*span))] = int(rng.integers(256))
@@ -109,11 +111,11 @@ def mutants(daemon):
             check_problem(job["error"], job["error"]["code"])
             assert job["error"]["code"] not in ("internal", "worker-died"), job["error"]
             codes[job["error"]["code"]] = codes.get(job["error"]["code"], 0) + 1
-    assert codes, "no mutant failed: they were not hurt"
+    assert codes, "no mutant failed: they were not damaged"
     still_well(daemon)
 
 
-@test("an HDF5 file that holds something else")
+@test("an HDF5 file with other content")
 def other_hdf5(daemon):
     path = f"{FOLDER.name}/other.h5"
     with h5py.File(path, "w") as file:
@@ -126,7 +128,7 @@ def other_hdf5(daemon):
     still_well(daemon)
 
 
-@test("a body over the limit is refused, whether its length is announced or found while it arrives")
+@test("a body over the limit is refused, whether its length is announced or found during the upload")
 def too_large(daemon):
     before = daemon.files()
     problem = daemon.request("POST", "/v1/jobs?kind=recon", headers={"Content-Length": str(LIMIT + 1), "Expect": "100-continue"}
@@ -139,7 +141,7 @@ def too_large(daemon):
     try:
         daemon.request("POST", "/v1/jobs?kind=recon", body=pieces(), headers={"Transfer-Encoding": "chunked"}).problem(413, "body-too-large")
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the server may close before all is sent; that nothing is kept is what counts
+        pass  # the server may close before all is sent; only what it keeps counts
     same(set(daemon.files()) - set(before), set(), "files left behind")
     still_well(daemon)
 
@@ -247,7 +249,7 @@ for test_name, test_code, test_change, more in (
     test(test_name)(refused(test_code, test_change, **more))
 
 
-@test("a problem names the acquisition at fault")
+@test("a problem document names the acquisition with the error")
 def acquisition(daemon):
     problem = daemon.fails(changed(nan_in_data), "kind=recon", "data-nonfinite")
     same(problem.get("acquisition_index"), 7, "acquisition_index")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""mrirecon batch: every scan of a folder, also where it breaks off in the middle."""
+"""mrirecon batch: every scan of a folder, also after an interruption."""
 import concurrent.futures
 import contextlib
 import os
@@ -21,7 +21,9 @@ UNWEIGHTED = scans.radial(seed=72, weights=False).write(f"{FOLDER.name}/unweight
 
 
 def folder(good, bad=0):
-    """A new folder of scans: a0.h5, a1.h5, ... that succeed, b0.h5, ... that fail with dcf=given, and what is no scan."""
+    """A new folder of scans: a0.h5, a1.h5, ... that succeed, b0.h5, ... that fail with dcf=given, and a file that is no
+    scan.
+    """
     where = tempfile.mkdtemp(dir=FOLDER.name)
     for number in range(good):
         shutil.copy(GOOD, f"{where}/a{number}.h5")
@@ -55,12 +57,12 @@ def whole(daemon):
         with open(f"{where}/images/a{number}.png", "rb") as file:
             assert file.read(4) == b"\x89PNG"
     assert all(job["priority"] == "batch" for job in jobs(daemon)[:4])
-    # Again: nothing is left to do but what is gone; what failed is tried again where it is asked for.
+    # Again: only what is missing is done; failed scans are retried on request.
     os.unlink(f"{where}/images/a1.png")
     same(client(daemon, "batch", where, "dcf=given", "--format", "png", check=False).returncode, 1, "exit status, again")
     same(len(jobs(daemon)) - before, 4, "jobs")
-    assert os.path.exists(f"{where}/images/a1.png"), "the image that was gone is not back"
-    shutil.copy(GOOD, f"{where}/b0.h5")  # repaired: another scan of the same name
+    assert os.path.exists(f"{where}/images/a1.png"), "the missing image was not made again"
+    shutil.copy(GOOD, f"{where}/b0.h5")  # repaired: a different scan of the same name
     same(table(client(daemon, "batch", where, "dcf=given", "--format", "png"))["b0.h5"], "succeeded", "state of the repaired scan")
     same(len(jobs(daemon)) - before, 5, "jobs")
     same(table(client(daemon, "batch", where, "dcf=none", "--format", "png"))["a0.h5"], "succeeded", "state with other parameters")
@@ -88,7 +90,7 @@ def retry(daemon):
 
 @test("a batch that is interrupted or killed resumes: no scan is computed twice")
 def broken_off():
-    daemon = Daemon(devices="cpu", work_reserve="900T", queue_limit=3)  # nothing is begun, and little taken
+    daemon = Daemon(devices="cpu", work_reserve="900T", queue_limit=3)  # no job begins, and few are accepted
     with daemon:
         where = folder(8)
         environment = dict(os.environ, MRIRECON_SERVER=daemon.url)
@@ -96,7 +98,7 @@ def broken_off():
             running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], env=environment, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
             first = running.stderr.readline() if sign == signal.SIGINT else ""
-            told = running.stderr.readline()  # once a fourth is refused three are known to be there
+            told = running.stderr.readline()  # once a fourth is refused, three are known to be accepted
             assert told.endswith("[queue-full]\n"), told
             same(len(jobs(daemon)), 3, "jobs")
             running.send_signal(sign)
@@ -122,7 +124,7 @@ def back_pressure():
     with daemon:
         same(set(table(client(daemon, "batch", folder(6), "dcf=given")).values()), {"succeeded"}, "states")
         daemon.kill()
-        daemon.options["work_reserve"] = "900T"  # nothing is begun: the batch is not over when the daemon is killed
+        daemon.options["work_reserve"] = "900T"  # no job begins, so the batch is not over when the daemon is killed
         daemon.restart(same_port=True)
         where = folder(6)
         running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -133,7 +135,7 @@ def back_pressure():
         said = ""
         while "No server answers" not in said and " broke " not in said:  # a request that was under way
             line = running.stderr.readline()
-            assert line, f"the batch ended, having said {said}"
+            assert line, f"the batch ended with the output {said}"
             said += line
         daemon.options["work_reserve"] = "1M"
         daemon.restart(same_port=True)
@@ -143,7 +145,7 @@ def back_pressure():
 
 
 class Proxy:
-    """Hands connections on to a daemon, and breaks each that begins to send a body of `cursed` bytes."""
+    """Forwards connections to a daemon, and breaks each that begins to send a body of `cursed` bytes."""
 
     def __init__(self, daemon, cursed):
         self.target, self.cursed, self.broken = daemon.port, f"Content-Length: {cursed}\r\n".encode(), 0
@@ -171,28 +173,28 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@test("a scan whose connection breaks repeatedly fails without affecting the others; one that a busy server refuses is sent later")
+@test("a scan whose connections break fails alone; one that a busy server refuses is sent later")
 def connections():
     with Daemon(devices="cpu", connections=8) as daemon:
         where = folder(3)
         scans.radial(seed=75, spokes=90).write(f"{where}/a1.h5")
         proxy = Proxy(daemon, os.path.getsize(f"{where}/a1.h5"))
-        with open(f"{where}/._a0.h5", "w") as file:  # what another system leaves beside its files
+        with open(f"{where}/._a0.h5", "w") as file:  # files that another system leaves
             file.write("no scan")
         done = client(None, "batch", where, "dcf=given", check=False, timeout=120, MRIRECON_SERVER=proxy.url)
         proxy.listener.close()
-        # libcurl itself tries once more where it sent on a connection that had been of use before.
+        # libcurl itself retries once after sending on a reused connection.
         same((done.returncode, 3 <= proxy.broken <= 6), (1, True), f"exit status, and whether it was tried three times: {proxy.broken}, {done.stderr}")
         same(table(done), {"a0.h5": "succeeded", "a1.h5": "failed", "a2.h5": "succeeded"}, "states")
         done = client(daemon, "batch", where, "dcf=given", "--retry")
         same(set(table(done).values()), {"succeeded"}, "states")
-        # All connections of an address are busy: none of a batch's own is there to be had.
+        # All connections of an address are busy, so a batch gets none of its own.
         stack = contextlib.ExitStack()
         stack.enter_context(daemon.paused())  # the streams do not end
         blocker = daemon.submit(scans.radial(seed=76).bytes(where)).expect(202).json()["id"]
         streams, refused = [], []
 
-        def full():  # and not only for a request before, whose connection is about to be free
+        def full():  # and not only for an earlier request, whose connection is about to be free
             stream = socket.create_connection(("127.0.0.1", daemon.port))
             stream.sendall(f"GET /v1/jobs/{blocker}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             (streams if stream.recv(100).startswith(b"HTTP/1.1 200") else refused).append(stream)
@@ -209,10 +211,10 @@ def connections():
         same(running.returncode, 0, f"exit status: {said}{out}")
 
 
-@test("each reason for waiting is printed once; Ctrl-C ends the batch with a table, and the same command resumes it")
+@test("each reason for waiting is printed once; Ctrl-C ends the batch with a table; the same command resumes it")
 def refusals():
     def refusal(options, code):
-        daemon = Daemon(devices="cpu", work_reserve="900T", **options)  # nothing is begun
+        daemon = Daemon(devices="cpu", work_reserve="900T", **options)  # no job begins
         with daemon:
             where = folder(3)
             running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -232,12 +234,12 @@ def refusals():
             daemon.restart()
             same(set(table(client(daemon, "batch", where, "dcf=given")).values()), {"succeeded"}, f"states after {code}")
             same(len(jobs(daemon)), 3, f"jobs after {code}")
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:  # each waits for seconds before it asks again
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:  # each waits for seconds before it tries again
         list(pool.map(refusal, (dict(queue_limit=1), dict(client_jobs=1), dict(spool_limit=2 * os.path.getsize(GOOD) - 1)),
                       ("queue-full", "client-quota", "spool-full")))
 
 
-@test("a server that has never answered ends the batch at once, without a table; the same command works once it answers")
+@test("a server that never answered ends the batch at once, without a table; the same command works once it does")
 def nobody(daemon):
     where = folder(2)
     done = client(None, "batch", where, check=False, timeout=120, MRIRECON_SERVER="http://127.0.0.1:9")
@@ -247,7 +249,7 @@ def nobody(daemon):
     same((table(done), "continuing" in done.stderr), ({"a0.h5": "succeeded", "a1.h5": "succeeded"}, False), "states")
 
 
-@test("scans whose names differ only in the extension have an image each; extensions may be in upper case")
+@test("scans whose names differ only in the extension have separate images; extensions may be in upper case")
 def twins(daemon):
     where = folder(2)
     other = scans.radial(seed=73)
@@ -268,10 +270,10 @@ def twins(daemon):
     same(len(jobs(daemon)), before, "jobs of a second run")
 
 
-@test("an empty, truncated or unreadable file affects no other scan, and is tried again when it has changed")
+@test("an empty, truncated or unreadable file affects no other scan, and is retried when it has changed")
 def bad_ones(daemon):
     where = folder(2)
-    os.chmod(FOLDER.name, 0o755)  # somebody else's folder: root may read everything
+    os.chmod(FOLDER.name, 0o755)  # another user's folder: root may read everything
     os.chmod(where, 0o777)
     with open(GOOD, "rb") as file, open(f"{where}/cut.h5", "wb") as cut:
         cut.write(file.read()[:3000])

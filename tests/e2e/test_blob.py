@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Kind blob through the real daemon: molecules in; volume and surface out, in every format; what is refused, canceled and killed."""
+"""Kind blob through the real daemon: molecules in; volume and surface out, in every format; jobs that are refused,
+canceled and killed.
+"""
 # time limit: 120 s
 import io
 import math
@@ -15,7 +17,7 @@ ELEMENTS = ("N", "C", "C", "O", "S", "H")
 
 
 def atoms(count, seed=1):
-    """A chain at random: its element and place."""
+    """A random chain: elements and positions."""
     rng, at = random.Random(seed), [10.0, -20.0, 30.0]
     for i in range(count):
         yield ELEMENTS[i % len(ELEMENTS)], tuple(at)
@@ -45,7 +47,8 @@ def points(count, columns):
     return file.getvalue()
 
 
-# Half a million points, each of which reaches some 5e6 nodes: 2e12 terms, minutes of work, and seconds on a hundred cores.
+# Half a million points that each reach some 5e6 nodes: 2e12 terms, which is minutes of work, or seconds on a hundred
+# cores.
 LONG = (points(500_000, 5), "kind=blob&blobbiness=-0.05&truncation=sphere&spacing=0.25&padding=0")
 
 
@@ -82,7 +85,8 @@ def formats(daemon):
     cross = np.cross(b - a, c - a)
     np.testing.assert_allclose(np.linalg.norm(cross, axis=1).sum() / 2, surface["area"], rtol=1e-9)
     np.testing.assert_allclose((cross * a).sum() / 6, surface["volume"], rtol=1e-6)
-    # The volume is that of the nodes inside, but for their part of a cell at the surface: half of h times area at the very most.
+    # The volume is that of the nodes inside, up to their part of a cell at the surface: at most half of h times the
+    # area.
     assert abs((volume >= 1).sum() * 0.4 ** 3 - surface["volume"]) < 0.05 * 0.4 * surface["area"]
     lines = results(daemon, job, "mesh?format=obj").body.decode().splitlines()
     same([sum(line.startswith(kind) for line in lines) for kind in ("v ", "vn ", "f ")], [len(vertex), len(vertex), len(corner)], "OBJ")
@@ -100,7 +104,7 @@ def formats(daemon):
          [("volume", ["npy", "dx", "mrc", "png"]), ("mesh", ["ply", "obj", "stl", "png"])], "results")
 
 
-@test("a waiting client gets a mesh in the format that Accept names; mrirecon chooses it by the file's ending")
+@test("a waiting client gets a mesh in the format that Accept names; mrirecon chooses it by the file's extension")
 def waited(daemon):
     for media in ("model/stl", "model/obj", "application/x-ply", "image/png"):
         answer = daemon.submit(MOLECULE, "kind=blob&results=mesh", Prefer="wait=100", Accept=media).expect(200, media)
@@ -116,7 +120,7 @@ def waited(daemon):
             same(file.read(len(begins)), begins, f"begin of {name}")
 
 
-@test("radii come from the file, the table of elements or the parameter; without any of them the file is refused")
+@test("radii come from the file, the table of elements or the parameter; a file without radii is refused")
 def radii(daemon):
     def decision(job):
         return {d["what"]: d["value"] for d in daemon.job(job["id"])["report"]["decisions"]}["radii"]
@@ -128,20 +132,20 @@ def radii(daemon):
     assert "Point 1 (of an unknown element)" in daemon.fails(strange, "kind=blob", "malformed-file")["detail"]
 
 
-@test("of several models the first is taken, their mean, or each for a volume; a mesh is of one")
+@test("volumes are of the first model, of the mean of all, or of each; meshes are of a single one")
 def models(daemon):
     body = pdb(list(atoms(20)), models=3)
     first, mean, each = (np.load(io.BytesIO(results(daemon, daemon.run(body, f"kind=blob&spacing=1&frames={which}"), "volume").body))
                          for which in ("first", "mean", "each"))
     same((each.shape[0], each.shape[1:], first.ndim), (3, mean.shape, 3), "shapes")
     np.testing.assert_allclose(mean, each.mean(axis=0), rtol=1e-5, atol=1e-6)
-    # Models are 3 apart, three nodes; the lattice begins with the first.
+    # Models are 3 apart, which is three nodes; the lattice begins at the first.
     np.testing.assert_allclose(each[2][:, :, 6:6 + first.shape[2]], first, rtol=1e-5, atol=1e-6)
     assert "3 frames" in daemon.fails(body, "kind=blob&results=mesh", "bad-parameter")["detail"]
     daemon.run(body, "kind=blob&results=mesh&frames=mean")
 
 
-@test("a bad line is reported by its number, bad parameters before the body is read")
+@test("a malformed line is reported by its number, bad parameters before the body is read")
 def bad(daemon):
     lines = MOLECULE.split(b"\n")
     lines[6] = lines[6][:30] + b"  hello " + lines[6][38:]
@@ -152,7 +156,7 @@ def bad(daemon):
     daemon.fails(b"\x00\x01\x02" * 100, "kind=blob", "unknown-format")
 
 
-@test("a job that does not fit in memory is refused before it is computed, with the bytes")
+@test("a job that does not fit in memory is refused before it is computed, with the sizes")
 def memory(daemon):
     problem = daemon.fails(MOLECULE, "kind=blob&spacing=0.01&padding=500", "out-of-memory")
     assert "larger spacing" in problem["detail"], problem

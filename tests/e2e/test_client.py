@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""mrirecon, the command: every command against a live daemon, its exit status and what it says where something is wrong."""
+"""mrirecon, the command: every command against a live daemon, its exit status, and its error messages."""
 import contextlib
 import json
 import os
@@ -64,7 +64,7 @@ def submit_out(daemon):
     assert "image.gif" in done.stderr and "nii.gz" in done.stderr, done.stderr
 
 
-@test("--result saves a result other than the first; one that is unknown, or that the job does not compute, is refused before the upload")
+@test("--result saves a result other than the first; an unknown or not computed one is refused before the upload")
 def results(daemon):
     where, asked = folder(), ("coils=adaptive", "results=image,maps")
     client(daemon, "submit", COILS, *asked, "--result", "maps", "--out", f"{where}/maps.npy")
@@ -74,12 +74,12 @@ def results(daemon):
     for words, result in (((), "image"), (("--result=maps",), "maps"), (("--result", "image"), "image")):
         client(daemon, "fetch", identity, *words, "--out", f"{where}/fetched.npy")
         same(npy(f"{where}/fetched.npy").shape[1], 3 if result == "maps" else 1, f"channels of what fetch {words} saves")
-    # Without --out: named after the job and, if it is not the first, the result.
+    # Without --out the file is named after the job and, unless it is the first, the result.
     done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "fetch", identity, "--result", "maps", "--format", "npy"], cwd=where,
                           capture_output=True, text=True, timeout=120)
     same((done.returncode, done.stdout), (0, f"{identity}.maps.npy\n"), f"exit status and file told ({done.stderr!r})")
     same(npy(f"{where}/{identity}.maps.npy").shape, maps.shape, "shape")
-    # A job of the maps alone: these are its first result.
+    # A job with results=maps: its maps are the first result.
     client(daemon, "resubmit", identity, "results=maps", "--out", f"{where}/again.npy")
     same(npy(f"{where}/again.npy").shape, maps.shape, "shape")
     client(daemon, "wait", identity, "--result", "maps", "--out", f"{where}/waited.npy")
@@ -128,7 +128,7 @@ def streams(daemon):
     same(pipe.returncode, 0, f"exit status from a pipe ({pipe.stderr!r})")
 
 
-@test("list, show, kinds, status: for people and as JSON")
+@test("list, show, kinds, status: as text and as JSON")
 def show(daemon):
     identity = client(daemon, "submit", SCAN, "--wait").stdout.strip()
     head, newest = client(daemon, "list").stdout.splitlines()[:2]
@@ -150,7 +150,7 @@ def show(daemon):
     assert "ready" in client(daemon, "status").stdout
 
 
-@test("list of more jobs than a page holds")
+@test("list with more jobs than fit on a page")
 def long_list(daemon):
     made = [daemon.submit(scans.radial(matrix=(8, 8, 1), spokes=3, samples=8).bytes(FOLDER.name)).expect(202).json()["id"] for _ in range(115)]
     for identity in made:
@@ -218,7 +218,7 @@ def help_text():
     assert client(None, "--version").stdout.startswith("mrirecon ")
 
 
-@test("no server, or another program's: what to check, exit status 1")
+@test("no server, or another program's: advice on what to check, exit status 1")
 def unreachable():
     done = client(None, "list", check=False, MRIRECON_SERVER="http://127.0.0.1:9")
     same(done.returncode, 1, "exit status")
@@ -240,7 +240,7 @@ def unreachable():
 
 @test("Ctrl-C while waiting leaves the job running and says how to get it")
 def interrupt(daemon):
-    with daemon.paused():  # the job is not over before
+    with daemon.paused():  # the job does not end before that
         process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS, "--wait"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         told = process.stderr.readline()
@@ -250,7 +250,7 @@ def interrupt(daemon):
         _, stderr = process.communicate(timeout=120)
         same(process.returncode, 130, "exit status")
         assert f"mrirecon wait {identity}" in stderr and f"mrirecon cancel {identity}" in stderr, stderr
-        assert daemon.job(identity)["state"] == "running", "the job was stopped"
+        assert daemon.job(identity)["state"] == "running", "the job was canceled"
         client(daemon, "cancel", identity)
     daemon.finish(identity)
 
@@ -258,7 +258,7 @@ def interrupt(daemon):
 @test("a terminal of any width shows one progress line with a bar, the step and its iteration; a pipe none")
 def bar():
     with Daemon(environment=holding()) as daemon:
-        def words(iterations):  # another number each time: the worker keeps the weights of the last job
+        def words(iterations):  # a different number each time: the worker keeps the weights of the last job
             return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
 
         def drawn(iterations, columns):
@@ -269,12 +269,12 @@ def bar():
         lines = drawn(120, 80)
         assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line) for line in lines), lines
         lines = drawn(121, 30)
-        assert any("density" in line and "[" not in line for line in lines), f"a bar takes the room of the words: {lines}"
+        assert any("density" in line and "[" not in line for line in lines), f"the bar leaves no room for the text: {lines}"
         lines = subprocess.run(words(20), capture_output=True, text=True, timeout=120).stderr
         assert re.fullmatch(r"job \w+\n", lines), lines
 
 
-@test("a wait outlives a restart of the daemon")
+@test("a wait continues after a restart of the daemon")
 def restart():
     daemon = Daemon(port=free_port())
     with daemon:
@@ -284,7 +284,7 @@ def restart():
                                    text=True)
         counts = [daemon.metrics()['mrirecond_http_requests_total{method="GET",code="200"}']]
 
-        def asked():  # each look at the metrics is a request itself
+        def asked():  # each look at the metrics is itself a request
             counts.append(daemon.metrics()['mrirecond_http_requests_total{method="GET",code="200"}'])
             return counts[-1] > counts[0] + len(counts) - 1
         wait_until(asked, "the client to ask")

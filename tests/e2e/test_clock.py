@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The clock of the machine jumps by days, back and forth, with jobs waiting, running and ended: none is lost, none hangs."""
+"""The machine's clock jumps by days, back and forth, with jobs waiting, running and ended: none is lost, none hangs."""
 import datetime
 import email.utils
 import os
@@ -27,7 +27,7 @@ def jump(days):
     os.rename(OFFSET + ".new", OFFSET)
 
 
-@test("the clock jumps back and forth by days: each job ends, the list keeps the order of submission, no duration is negative")
+@test("the clock jumps by days: each job ends, the list keeps the order of submission, no duration is negative")
 def jumps():
     jump(0)
     with Daemon(environment=preload()) as daemon:
@@ -49,23 +49,23 @@ def jumps():
         same(listed, jobs[::-1], "jobs, newest first")
         metrics = daemon.metrics()
         wait = metrics["mrirecond_job_queue_wait_seconds_sum"]
-        assert 0 <= wait < DAY, f"jobs waited {wait} s in all: a wait was taken from the clock that jumped"
+        assert 0 <= wait < DAY, f"jobs waited {wait} s in all: a wait was measured by the clock that jumped"
         durations = {name: value for name, value in metrics.items() if name.startswith("mrirecond_job_duration_seconds_sum")}
-        assert durations and all(0 <= value < DAY for value in durations.values()), f"a duration was taken from the clock that jumped: {durations}"
+        assert durations and all(0 <= value < DAY for value in durations.values()), f"a duration was measured by the clock that jumped: {durations}"
 
 
 def seconds(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-@test("deadlines, waits and ages follow elapsed time, whatever the clock is set to: nothing expires, ages or is removed too early or too late")
+@test("deadlines, waits and ages follow elapsed time: after the clock is set nothing expires or ages early or late")
 def set_while_waiting():
     jump(0)
     slow = scans.slow().bytes(FOLDER.name)
     with Daemon(environment=preload(), keep_jobs=7200, priority_ageing=3600, worker_timeout=600) as daemon:
         ended = daemon.run(BODY)["id"]
         worker = daemon.worker()
-        os.kill(worker, signal.SIGSTOP)  # as long as it stands still, all others wait
+        os.kill(worker, signal.SIGSTOP)  # while it is stopped, all others wait
         running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
         wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
         patient = daemon.submit(BODY, "kind=recon&deadline=3600").expect(202).json()["id"]
@@ -87,13 +87,13 @@ def set_while_waiting():
         daemon.request("POST", f"/v1/jobs/{running}/cancel")
         first, second = daemon.finish(urgent), daemon.finish(patient)
         same((first["state"], second["state"]), ("succeeded", "succeeded"), "ends")
-        assert first["started"] <= second["started"], "what waited was raised by a clock that was set"
+        assert first["started"] <= second["started"], "setting the clock raised the priority of a waiting job"
         wait = daemon.metrics()["mrirecond_job_queue_wait_seconds_sum"]
         assert 0 <= wait < 3600, f"jobs waited {wait} s in all"
 
 
 class Upload:
-    """A resumable upload, and the file in which its bytes are."""
+    """A resumable upload, and the file that holds its bytes."""
 
     def __init__(self, daemon):
         self.daemon, self.bytes = daemon, 0
@@ -120,7 +120,7 @@ def uploads_expire():
     jump(0)
     with Daemon(environment=preload(), upload_lifetime=3600) as daemon:
         upload = Upload(daemon)
-        upload.append()  # an empty one has less
+        upload.append()  # an empty upload expires sooner
         for days in (30, -30, 60):
             jump(days)
             now = time.time() + days * DAY

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Completion of the client's command line: what a shell offers where, as the shells themselves run it; and that it is installed."""
+"""Shell completion of the client's command line, tested in the shells themselves; and its installation."""
 import os
 import shutil
 import subprocess
@@ -39,7 +39,7 @@ def in_bash():
         assert {"submit", "batch", "wait", "list", "completion"} <= set(bash("--server", "http://x", "")), "commands after an option"
 
 
-# Stand-ins for zsh's own functions, which say what they are asked.
+# Stand-ins for zsh's own functions that print their arguments.
 ZSH = """compdef() { print -r -- "compdef $@" }
 _arguments() { print -rl -- "$@" }
 _describe() { print -r -- "$1"; print -rl -- "${(P@)2}" }
@@ -78,7 +78,7 @@ def other():
     assert "completion SHELL" in client(None, "completion", "--help").stdout
 
 
-@test("make install puts them where the shells look, and make uninstall removes them")
+@test("make install puts the completions where the shells look, and make uninstall removes them")
 def installed():
     with tempfile.TemporaryDirectory() as folder:
         def run(*words):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""docs/openapi.yaml against the tables in the code, and the running daemon against docs/openapi.yaml: every path and method,
-with values at random and hostile ones; nothing but what the document declares may come back."""
+"""docs/openapi.yaml against the tables in the code, and the running daemon against docs/openapi.yaml: every path and
+method, with random and hostile values; only declared answers may come back.
+"""
 import http.client
 import json
 import os
@@ -47,7 +48,7 @@ def parameters(daemon):
     for kind, name in zip(kinds, names):
         same(schemas[name]["properties"], schemas_of(kind), f"parameters of kind {kind['name']}")
     document = read("docs/openapi.yaml")
-    assert written(document, kinds) == document, "make openapi writes the kinds anew; see git diff"
+    assert written(document, kinds) == document, "make openapi would change the kinds; see git diff"
 
 
 @test("the steps are those of the kinds, in their order, and a running job reports these steps")
@@ -81,7 +82,7 @@ def steps(daemon):
 
 
 def value(rng, parameter=None):
-    """What a parameter may be, as the document says, or anything else."""
+    """A random value of a parameter, valid by the document or not."""
     schema = resolve((parameter or {}).get("schema", {}))
     if parameter and rng.random() < (0.8 if parameter.get("required") else 0.4):
         if "enum" in schema:
@@ -100,14 +101,14 @@ def header_safe(text):
     return "".join(c for c in text if c.isprintable() and ord(c) < 256)
 
 
-@test("values at random, on every path and method: only what is declared comes back, and the daemon lives")
+@test("random values on every path and method: only declared answers come back, and the daemon survives")
 def hostile(daemon):
     rng = random.Random(20261121)
     body = scans.radial(seed=3).bytes(daemon.state)
     asked = dropped = 0
     seen = set()
     for path, method, operation, parameters in operations():
-        if path == "/v1/events":  # has no end: test_feed.py
+        if path == "/v1/events":  # it does not end: test_feed.py
             continue
         known = daemon.run(body)["id"]
         for _ in range(120 if method == "patch" else 40):
@@ -120,7 +121,8 @@ def hostile(daemon):
                 if parameter["in"] == "path":
                     target = target.replace("{" + parameter["name"] + "}", urllib.parse.quote(text, safe="%*"))
                 elif rng.random() < 0.3 and parameter["in"] == "query":
-                    name = "tolerance" if parameter["name"] == "parameters" else parameter["name"]  # any of the kind's
+                    # Any parameter of the kind.
+                    name = "tolerance" if parameter["name"] == "parameters" else parameter["name"]
                     query.append((name if rng.random() < 0.9 else value(rng), text if rng.random() < 0.5 or name != "tolerance" else "1e-4"))
                 elif parameter["in"] == "header" and rng.random() < (0.9 if parameter.get("required") else 0.5):
                     headers[parameter["name"]] = header_safe(text)
@@ -133,7 +135,7 @@ def hostile(daemon):
             try:
                 answer = daemon.request(method.upper(), target, sent, headers, timeout=120)
             except (http.client.HTTPException, ConnectionError):
-                dropped += 1  # what is no HTTP is answered by closing the connection
+                dropped += 1  # a request that is no HTTP is answered by closing the connection
                 continue
             seen.add((path, method, answer.status))
             if target.split("?")[0].count("/") == path.count("/"):
@@ -144,10 +146,10 @@ def hostile(daemon):
     assert dropped < asked / 10, f"{dropped} of {asked} requests got no answer"
     for path, method, status in (("/v1/uploads", "post", 201), ("/v1/uploads/{id}", "patch", 204), ("/v1/uploads/{id}", "delete", 204),
                                  ("/v1/jobs", "post", 202), ("/v1/jobs/{id}", "delete", 204), ("/v1/jobs/{id}", "get", 200)):
-        assert (path, method, status) in seen, f"{method} {path} never gave {status}: the test does not see much"
+        assert (path, method, status) in seen, f"{method} {path} never gave {status}: the test covers too little"
 
 
-@test("every path refuses strangers, lesser roles, other clients and other sites' pages as it is declared")
+@test("every path refuses strangers, lesser roles, other clients and other sites' pages as declared")
 def refusals():
     with Guarded() as daemon:
         body = scans.radial().bytes(daemon.state)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""clients/curl.md is true: its commands, in order, in one shell, against a live daemon."""
+"""The commands of clients/curl.md, in order, in one shell, against a live daemon."""
 import os
 import re
 import subprocess

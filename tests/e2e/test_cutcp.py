@@ -23,7 +23,7 @@ def pqr(at=AT, charge=CHARGE):
 
 
 def lattice(spacing, padding):
-    """Origin, and points an axis."""
+    """Origin, and points per axis."""
     origin = AT.min(0) - padding
     return origin, np.floor((AT.max(0) + padding - origin) / spacing).astype(int) + 1
 
@@ -57,11 +57,11 @@ def run(daemon, body, query=QUERY):
 
 
 def close(seen, expected):
-    """Beyond exclusion=0.5 the potential of a charge of 1 is at most 2; 60 of them, float32."""
+    """Beyond exclusion=0.5 the potential of a charge of 1 is at most 2; 60 charges in float32."""
     np.testing.assert_allclose(seen, expected, rtol=0, atol=60 * 2 * 2**-22)
 
 
-@test("a PQR by curl: npy with its position, OpenDX and MRC hold the potential of a double sum; PNG shows it")
+@test("a PQR by curl: npy with its position, OpenDX and MRC equal a double sum; PNG shows the potential")
 def formats(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/mol.pqr", "wb") as file:
@@ -110,7 +110,7 @@ def inputs(daemon):
         same(result(daemon, run(daemon, body, QUERY + more), "npy") == expected, True, f"potential of the {name}")
 
 
-@test("bad files and parameters: the line, the column and what was expected; other jobs are unaffected")
+@test("bad files and parameters: the line, the column and the expected content are reported; other jobs are unaffected")
 def bad(daemon):
     lines = pqr().split(b"\n")
     lines[17] = lines[17].replace(b"1.5000", b"1.5O00")
@@ -130,7 +130,7 @@ def bad(daemon):
     answer.problem(406, "not-acceptable")
 
 
-@test("several frames: each, their mean; OpenDX holds one frame and says so")
+@test("several frames: each, or their mean; OpenDX holds one frame and says so")
 def frames(daemon):
     body = b"".join(pqr(AT + shift, CHARGE) for shift in (0, 0.25))
     each, mean = run(daemon, body), run(daemon, body, QUERY + "&frames=mean")
@@ -142,7 +142,7 @@ def frames(daemon):
 
 
 def endless(daemon):
-    """A job of hours: 400,000 charges, each of which reaches the whole lattice."""
+    """A job of hours: 400,000 charges that each reach the whole lattice."""
     file = io.BytesIO()
     np.save(file, RANDOM.uniform(0, 100, (400000, 4)).astype("f4"))
     job = daemon.submit(file.getvalue(), "kind=cutcp&spacing=0.5&cutoff=900").expect(202).json()
@@ -156,7 +156,7 @@ def summing(daemon, identity, attempts):
     return wait_until(there, f"progress of attempt {attempts}")
 
 
-@test("kill -9 of the worker, or of the daemon, during a sum: the job is retried; cancel ends it, and the next job is correct")
+@test("kill -9 of worker or daemon during a sum: the job is retried; cancel ends it, and the next job is correct")
 def killed(daemon):
     for death in (lambda: os.kill(daemon.worker(), signal.SIGKILL), lambda: (daemon.kill(), daemon.restart())):
         identity = endless(daemon)
@@ -183,7 +183,7 @@ def programs(daemon):
             same(file.read()[1024:], values.tobytes(), "values of the worker's MRC")
 
 
-@test("simulated molecules: a neutral box of water and a chain; the same seed gives the same file, a failed run leaves no file")
+@test("simulated molecules: neutral water and a chain; a seed gives the same file, a failed run leaves none")
 def simulated(daemon):
     with tempfile.TemporaryDirectory() as folder:
         for name, atoms, seed in (("water", 999, 1), ("chain", 400, 1), ("chain", 400, 2)):
@@ -205,7 +205,7 @@ def simulated(daemon):
         for words in (["--particles", "chain", "--points", "50001"], ["--particles", "mud"], ["--particles", "water", "--truth", "t.npy"]):
             done = client(None, "simulate", *words, "--out", f"{folder}/none.pqr", check=False)
             same((done.returncode, done.stdout), (2, ""), f"{words}: {done.stderr}")
-        assert not os.path.exists(f"{folder}/none.pqr"), "a file is left"
+        assert not os.path.exists(f"{folder}/none.pqr"), "a file was left behind"
 
 
 @test("a real protein, with a chain column, in kT/e")

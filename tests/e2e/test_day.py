@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A day of tests/faults/day.py in five seconds: docs/notebook/durability.md has the figures of whole ones."""
+"""A day of tests/faults/day.py in five seconds; docs/notebook/durability.md has the results of whole days."""
 import os
 import sys
 
@@ -11,7 +11,7 @@ import day  # noqa: E402
 
 @test("scanners, a batch, a page and an archive at once, reloads and retention: each job once, with its own image")
 def short_day():
-    # Too short for memory: processes that have just started grow until they have seen each kind of scan.
+    # Too short to bound memory: new processes grow until they have processed each kind of scan.
     lived, wrong = day.run(5, keep=2, flat=False, patients=4, scans=2, batch=12, workers=2)
     same(wrong, [], "what was wrong")
     counts = lived.book.counts

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `make demo` runs: a scan of its own, a scan of the user's, and the errors of both."""
+"""What `make demo` runs: a simulated scan, a scan of the user's, and the errors of both."""
 import os
 import re
 import subprocess

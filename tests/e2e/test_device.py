@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""A device that fails: which jobs pay for it, what is told, and that work goes on by itself when it works again.
+"""A device that fails: which jobs are affected, what is reported, and that work resumes by itself when it works again.
 
-The GPU is pretended (tests/faults/fakegpu.c): the same binaries, beside a mrirecon-gpu.so whose leaves are the CPU's and whose uploads fail when
-told to. On a GPU that is there, tests/gpu/test_daemon.py has true sticky errors.
+The GPU is a fake (tests/faults/fakegpu.c): the same binaries, beside a mrirecon-gpu.so whose leaves are the CPU's and
+whose uploads fail on command. tests/gpu/test_daemon.py causes real sticky errors on a real GPU.
 """
 import contextlib
 import os
@@ -18,11 +18,11 @@ from served import Served
 FOLDER = tempfile.TemporaryDirectory()
 SMALL = scans.radial(seed=41).bytes(FOLDER.name)
 LARGE = scans.radial(matrix=(64, 64, 1), spokes=101, samples=128, coils=2, seed=42).bytes(FOLDER.name)
-OF_LARGE = 65536  # bytes: a coil of LARGE takes more, all that is uploaded for SMALL or at a worker's start takes less
+OF_LARGE = 65536  # bytes: a coil of LARGE takes more; the uploads for SMALL and at a worker's start take less
 
 
 class Gpu:
-    """An installation with a pretended GPU, which is told to fail by a file where workers may open some."""
+    """An installation with a fake GPU. A file, in a folder where workers may open files, tells it to fail."""
 
     def __init__(self, folder, shared, library="fakegpu"):
         self.trigger = f"{shared}/trigger"
@@ -32,7 +32,7 @@ class Gpu:
         shutil.copy(fault(library), f"{folder}/lib/mrirecon/mrirecon-gpu.so")
 
     def breaks(self, how):
-        """From now on uploads of so many bytes fail; "wrong": downloads bring other values."""
+        """From now on uploads of so many bytes fail; "wrong": downloads return wrong values."""
         with open(self.trigger + ".new", "w") as file:
             file.write(str(how))
         os.rename(self.trigger + ".new", self.trigger)
@@ -41,7 +41,7 @@ class Gpu:
         os.unlink(self.trigger)
 
     def environment(self, gpus=1):
-        """gpus: a bit for each that the machine has."""
+        """gpus: a bit for each GPU of the machine."""
         return {"MRIRECON_FAKE_GPU": self.trigger, "MRIRECON_FAKE_GPUS": str(gpus)}
 
     def daemon(self, devices="gpu:0", gpus=1):
@@ -79,19 +79,19 @@ def succeeds_when_mended(device, daemon, identity, attempts):
     same(daemon.job(identity)["attempts"], attempts, "attempts")
 
 
-@test("a GPU that fails every job: all stay in the queue, /readyz, a metric and the log give the reason, and all succeed when it works again")
+@test("a GPU that fails every job: jobs stay queued, the reason is reported, and all succeed when it works again")
 def every_job():
     with gpu() as device, device.daemon() as daemon:
         same(daemon.run(LARGE)["report"]["device"], "gpu 0 (pretended)", "device")
         device.breaks(OF_LARGE)
         jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(5)]
         text = not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended)", "the pretended GPU is broken"])
-        def rests():  # it is tried again now and then
+        def rests():  # it is retried now and then
             metrics = daemon.metrics()
             return (metrics["mrirecond_workers_resting"], metrics["mrirecond_workers_ready"]) == (1, 0)
         wait_until(rests, f"one worker to rest, and none to be ready ({text})")
         logged(daemon, "device considered faulty, not the jobs: worker 0 (gpu 0 (pretended)) backs off")
-        # It is tried again, with one job at a time.
+        # It is retried, with one job at a time.
         wait_until(lambda: daemon.read_log().count("device considered faulty") >= 3, "two more tries")
         seen = [daemon.job(identity) for identity in jobs]
         assert all(job["state"] in ("queued", "running") for job in seen), [(job["state"], job["error"]) for job in seen]
@@ -102,19 +102,19 @@ def every_job():
         logged(daemon, "worker 0 (gpu 0 (pretended)) works again")
 
 
-@test("a GPU that computes nothing any more is found out when its worker starts: the one job there is waits, and succeeds later")
+@test("a GPU that computes nothing is detected at its worker's start: the only job waits, and succeeds later")
 def found_at_start():
     with gpu() as device, device.daemon() as daemon:
         device.breaks(1)
         identity = daemon.submit(LARGE).expect(202).json()["id"]
         not_ready(daemon, ["Jobs are kept", "The test of gpu 0 (pretended) failed", "the pretended GPU is broken"])
-        # The device is lost by the job, or before it begins, while it is computed ahead.
+        # The device is lost during the job, or before it begins, while it is computed ahead.
         job = daemon.job(identity)
         same((job["state"], job["attempts"] in (0, 1)), ("queued", True), f"state and attempts ({job['attempts']})")
         succeeds_when_mended(device, daemon, identity, attempts=job["attempts"] + 1)
 
 
-@test("a GPU that computes wrong values is found out when its worker starts, and gets no job until it is right again")
+@test("a GPU with wrong results is detected at its worker's start, and gets no job until it is right again")
 def wrong_values():
     with gpu() as device, device.daemon() as daemon:
         device.breaks("wrong")
@@ -124,7 +124,7 @@ def wrong_values():
         succeeds_when_mended(device, daemon, identity, attempts=1)
 
 
-@test("a job of which the GPU fails while it does others: tried twice, failed; the others succeed")
+@test("a job with which the GPU fails while others succeed: tried twice, then failed; the others succeed")
 def one_job():
     with gpu() as device, device.daemon() as daemon:
         device.breaks(OF_LARGE)
@@ -138,7 +138,7 @@ def one_job():
         assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
 
 
-@test("a GPU that fails while a job is computed ahead: the worker says so, of no job, and ends")
+@test("a GPU that fails while a job is computed ahead: the worker reports it, without a job, and ends")
 def lost_ahead():
     with gpu() as device:
         with Served(worker=f"{device.binaries}/mrirecon-worker", device="gpu:0", environment=device.environment(), status=1) as served:
@@ -154,7 +154,7 @@ def lost_ahead():
 
 
 def worker_of(daemon, device):
-    """The process of the worker that was started for this device."""
+    """The worker process that was started for this device."""
     for worker in daemon.children("mrirecon-worker"):
         with open(f"/proc/{worker}/cmdline", "rb") as file:
             if device.encode() in file.read().split(b"\0"):
@@ -171,12 +171,12 @@ def stopped(process):
         os.kill(process, signal.SIGCONT)
 
 
-@test("a GPU that fails every job beside a CPU: the CPU does them all, and the service stays ready")
+@test("a GPU that fails every job beside a CPU: the CPU computes all jobs, and the service stays ready")
 def beside_a_cpu():
     with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
         wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == ["idle", "idle"], "both workers")
         device.breaks(OF_LARGE)
-        # The CPU's worker stands still until the GPU is held at fault: else it could be left the same job twice.
+        # The CPU's worker is stopped until the GPU is found at fault; otherwise it could get the same job twice.
         with stopped(worker_of(daemon, "cpu")):
             jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(6)]
             wait_until(lambda: daemon.metrics()["mrirecond_workers_resting"], "the worker that rests")
@@ -190,7 +190,7 @@ def states_are(daemon, expected):
     wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == expected, f"the workers to be {expected}")
 
 
-@test("a job that a GPU failed is tried again on the CPU, also if that is busy and the GPU is not; the GPU goes on with other jobs")
+@test("a job that a GPU failed is retried on the CPU even if that is busy; the GPU continues with other jobs")
 def second_try_elsewhere():
     with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
         states_are(daemon, ["idle", "idle"])
@@ -213,7 +213,7 @@ def second_try_elsewhere():
 
 
 def workers_are(daemon, expected):
-    """That this comes to be what each worker was wanted for, and its device; all idle."""
+    """Wait until the workers are idle with these wanted and actual devices."""
     def seen():
         return [(w["wanted"], w["device"].split(" (")[0]) for w in daemon.get("/readyz?verbose").json()["worker_list"] if w["state"] == "idle"]
     wait_until(lambda: seen() == expected, f"{expected}, not {seen()}")
@@ -224,7 +224,7 @@ def memory_is_told(daemon, gpus):
     wait_until(lambda: sorted(name for name in daemon.metrics() if name.startswith("mrirecond_gpu_memory_total_bytes")) == expected, f"{expected}")
 
 
-@test("auto: each GPU that can be used has a worker, and jobs run on all; one that dies is started again, and nothing is added twice")
+@test("auto: each usable GPU has a worker, and jobs run on all; a dead one is restarted, and nothing is added twice")
 def every_gpu():
     with gpu() as device, device.daemon("auto", gpus=0b1101) as daemon:
         expected = [("auto", "gpu 0"), ("gpu:2", "gpu 2"), ("gpu:3", "gpu 3")]
@@ -245,7 +245,7 @@ def every_gpu():
         workers_are(daemon, expected)
 
 
-@test("auto where the first GPU cannot be used takes the next; beside a GPU that is named already it takes the others; two workers share a GPU")
+@test("auto skips an unusable first GPU, and GPUs that are already named; two workers can share a GPU")
 def some_gpus():
     with gpu() as device:
         for devices, gpus, expected in (("auto", 0b100, [("auto", "gpu 2")]),
@@ -256,7 +256,7 @@ def some_gpus():
                 memory_is_told(daemon, sorted({int(device[4:]) for _, device in expected}))
 
 
-@test("a mrirecon-gpu.so of another build is a failure with its reason, not a machine without GPUs; the CPU can be asked for")
+@test("a mrirecon-gpu.so of another build is an error, not a machine without GPUs; the CPU can be requested")
 def other_build():
     for library, environment, reason in (("stalegpu", {}, "undefined symbol: function_of_another_build"),
                                          ("fakegpu", {"MRIRECON_FAKE_ABI": "1"}, "its interface differs")):
@@ -271,10 +271,10 @@ def other_build():
                 same((done.returncode, said), (status, status == 1), f"{library} on {asked}: {done.stderr}")
 
 
-@test("a worker's threads are told not to spin for long, unless the environment says how they wait")
+@test("a worker's threads are told not to spin for long, unless the environment sets how they wait")
 def spinning():
     for environment, expected in (({}, ("10000", None)), ({"GOMP_SPINCOUNT": "7"}, ("7", None)), ({"OMP_WAIT_POLICY": "passive"}, (None, "passive"))):
-        # tests/run says how they wait, too.
+        # tests/run sets how they wait, too.
         with Daemon(devices="cpu", environment=environment, command=() if "OMP_WAIT_POLICY" in environment else ("env", "-u", "OMP_WAIT_POLICY")) as daemon:
             with open(f"/proc/{daemon.worker()}/environ") as file:
                 found = dict(pair.split("=", 1) for pair in file.read().split("\0") if "=" in pair)

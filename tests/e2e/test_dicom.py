@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""DICOM images: read by a parser of their own, compared with the same job's npy and NIfTI, and validated by dciodvfy and dcentvfy."""
+"""DICOM images: read by this test's own parser, compared with the same job's npy and NIfTI, and validated by dciodvfy
+and dcentvfy.
+"""
 # time limit: 300 s
 import gzip
 import io
@@ -14,13 +16,16 @@ import numpy as np
 from harness import BIN, Daemon, main, same, skip, test
 
 FOLDER = tempfile.TemporaryDirectory()
-# Warnings of what the scan's header does not tell, and of the term for images of no flavour (PS3.3 C.8.16.1.3).
+# Warnings about values that the scan's header does not contain, and about the term for images of no flavour (PS3.3
+# C.8.16.1.3).
 EXPECTED = ("needed to build DICOMDIR", "defined term <OTHER> for value 3", "attribute <Laterality>")
 LONG = (b"OB", b"OW", b"SQ", b"UT")
 
 
 def elements(data, at=0, end=None):
-    """{tag: value} of a data set in explicit VR little endian; a sequence is a list of such. Tags ascend, lengths are even."""
+    """{tag: value} of a data set in explicit VR little endian; a sequence is a list of data sets. Tags must ascend,
+    lengths must be even.
+    """
     out, last, end = {}, -1, len(data) if end is None else end
     while at < end:
         group, element, vr = struct.unpack_from("<HH2s", data, at)
@@ -57,7 +62,7 @@ def numbers(text):
 
 
 def affine(data):
-    """NIfTI's, from pixel indices to LPS millimetres."""
+    """NIfTI's affine, from pixel indices to LPS millimetres."""
     rows = np.array(struct.unpack_from("<12f", data, 280)).reshape(3, 4)
     return rows * [[-1], [-1], [1]]
 
@@ -81,7 +86,9 @@ def job_files(daemon, body, query=""):
 
 
 def check(data, images, nifti):
-    """Pixels are the npy's to a step of 16 bits, places are NIfTI's affine; images: [frame][channel][z][y][x]."""
+    """Pixels must equal the npy's to one step of 16 bits, and positions NIfTI's affine; images:
+    [frame][channel][z][y][x].
+    """
     body = dicom(data)
     frames, channels, depth, rows, columns = images.shape
     same((int(body[0x00280008]), body[0x00280010][0], body[0x00280011][0]), (frames * channels * depth, rows, columns), "frames, rows, columns")
@@ -122,7 +129,7 @@ def validate(*files):
         same(said, [], f"what {words[0]} finds")
 
 
-@test("slices of an oblique series over time: pixels, places and indices; valid")
+@test("slices of an oblique series over time: pixels, positions and indices; valid")
 def slices(daemon):
     body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--orientation", "oblique", "--position",
                     "10,-20,30", "--phantom", "asymmetric")
@@ -132,7 +139,7 @@ def slices(daemon):
     validate(data)
 
 
-@test("dcm.zip: a classic file for each slice, with the pixels and places of npy and NIfTI; its own, lasting UIDs; valid")
+@test("dcm.zip: a classic file per slice, with the pixels and positions of npy and NIfTI; stable UIDs; valid")
 def classic(daemon):
     body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--coils", "2", "--orientation", "oblique", "--position",
                     "10,-20,30", "--phantom", "asymmetric")
@@ -168,7 +175,7 @@ def classic(daemon):
         validate(*files)
 
 
-@test("a volume with one image for each coil; valid")
+@test("a volume with one image per coil; valid")
 def volume(daemon):
     data, images, nifti = job_files(daemon, simulate("--trajectory", "stack-of-stars", "--matrix", "16x16x6", "--coils", "2"), "&coils=none")
     check(data, images, nifti)
@@ -186,7 +193,7 @@ def phases(daemon):
     same(check(data, np.abs(images), nifti)[0x00089208], "MAGNITUDE", "ComplexImageComponent")
 
 
-@test("the header's patient and study go into the file, sanitized and truncated; UIDs are kept, or derived from the content")
+@test("the header's patient and study are in the file, sanitized and truncated; UIDs are kept, or derived")
 def header(daemon):
     scan = simulate("--matrix", "24x24", "--coils", "1")
     plain = dicom(job_files(daemon, scan)[0])

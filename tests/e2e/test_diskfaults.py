@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""A disk that fails: a few points of tests/faults/diskfaults.py (docs/notebook/durability.md has the figures of all), and what they taught."""
+"""A disk that fails: some of the cases of tests/faults/diskfaults.py (docs/notebook/durability.md has the results of
+all), and cases that these have found.
+"""
 import base64
 import errno
 import json
@@ -48,7 +50,7 @@ class Failing(Daemon):
         return self.get("/readyz?verbose").json()["checks"]
 
 
-@test("8 points at which the disk fails once or permanently: accepted jobs end, refusals give the reason, nothing is half written")
+@test("8 points at which the disk fails once or for good: accepted jobs end, refusals give the reason")
 def few_points():
     report = diskfaults.some(8, seed=4, most=100)
     same(report["wrong"], [], "what went wrong")
@@ -56,7 +58,9 @@ def few_points():
 
 
 def goes_on_after(call, **headers):
-    """A chunk with these headers that fails by this call has not arrived: it is sent again, and the upload succeeds."""
+    """A chunk with these headers during which this call fails did not arrive: it is sent again, and the upload
+    succeeds.
+    """
     with Failing() as daemon:
         where = daemon.upload()
         daemon.patch(where, 0, 30000).expect(204)
@@ -67,12 +71,12 @@ def goes_on_after(call, **headers):
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
-@test("bytes of a resumable upload that the disk did not take have not arrived, though they could be read: they are sent again")
+@test("bytes of a resumable upload that the disk refused did not arrive, though they can be read: they are sent again")
 def chunk_not_synced():
     goes_on_after("fdatasync")
 
 
-@test("a chunk whose checksum is wrong, and that the disk does not take back: it has not arrived, and the upload goes on before it")
+@test("a chunk with a wrong checksum that cannot be removed again did not arrive; the upload continues before it")
 def chunk_not_taken_back():
     goes_on_after("ftruncate", **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()})
 
@@ -90,7 +94,7 @@ def ends_after(calls):
     return daemon, where
 
 
-@test("a chunk that the disk neither takes nor takes back ends its upload: its sender begins anew, nothing stays behind")
+@test("a chunk that can be neither written nor removed ends its upload: the sender starts again, nothing is left")
 def chunk_lost():
     daemon, where = ends_after("fdatasync ftruncate")
     with daemon:
@@ -102,7 +106,7 @@ def chunk_lost():
         same(daemon.finish(again.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
-@test("such an upload that cannot be removed either is refused whenever it is asked for")
+@test("such an upload that cannot be removed either is refused on every request")
 def chunk_lost_and_not_removed():
     daemon, where = ends_after("fdatasync ftruncate unlinkat")
     with daemon:
@@ -110,13 +114,13 @@ def chunk_lost_and_not_removed():
             assert "Create a new one" in answer.problem(404, "not-found")["detail"], answer.body
 
 
-@test("/readyz tells of a store that cannot commit for as long as it cannot, and a kill meanwhile brings no job that was refused")
+@test("/readyz reports a store that cannot commit until it can; a kill meanwhile revives no refused job")
 def store_not_ready():
     with Failing() as daemon:
         daemon.arm("fdatasync", lasts=True)
         daemon.refused(daemon.submit(BODY))
         for _ in range(3):
-            time.sleep(1.1)  # the store tries every second
+            time.sleep(1.1)  # the store retries every second
             same(daemon.get("/readyz").status, 503, "status of /readyz")
             assert tells(daemon.checks()["store"]), daemon.checks()
         daemon.fault.release()
@@ -128,7 +132,7 @@ def store_not_ready():
         same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
 
 
-@test("a disk that refuses results: the job at work and those behind it wait, /readyz tells until the disk is well, and then all succeed")
+@test("a disk that refuses results: its job and later ones wait, /readyz reports it, and all succeed afterwards")
 def others_wait():
     with Failing() as daemon:
         worker = daemon.worker()
@@ -148,11 +152,11 @@ def others_wait():
             same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
-@test("a complete upload whose job the store did not take becomes a job later, by itself")
+@test("a complete upload whose job the store refused becomes a job later, by itself")
 def finished_later():
     with Failing(upload_lifetime=5) as daemon:
         where = daemon.upload()
-        later = time.time() + 600  # it does not expire before its bytes come
+        later = time.time() + 600  # it does not expire before its bytes arrive
         os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (later, later))
         daemon.patch(where, 0, 50000).expect(204)
         daemon.arm("linkat")
@@ -163,7 +167,7 @@ def finished_later():
         same(daemon.finish(identity)["state"], "succeeded", "state")
 
 
-@test("a job whose scan is gone at the start fails, and its Idempotency-Key may be used for the scan again")
+@test("a job whose scan is missing at the start fails, and its Idempotency-Key may be used for the scan again")
 def key_of_a_lost_job():
     with Failing() as daemon:
         os.kill(daemon.worker(), signal.SIGSTOP)

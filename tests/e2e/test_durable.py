@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""What is promised is on the disk first: the order of syncs and answers, seen from inside (sync_log.c, preloaded)."""
+"""Promises are made only after the data are on the disk: the order of syncs and answers, recorded by a preloaded
+library (sync_log.c).
+"""
 import concurrent.futures
 import os
 import subprocess
@@ -22,7 +24,7 @@ def daemon():
 
 
 def lines(state):
-    """The log so far, paths below the state folder; the log begins anew."""
+    """The log since the last call, with paths relative to the state folder."""
     with open(LOG) as file:
         text = file.read()
     os.unlink(LOG)
@@ -36,7 +38,7 @@ def in_order(log, wanted):
         assert any(seen == line for seen in rest), f"\"{line}\" does not come in its place:\n" + "\n".join(log)
 
 
-@test("202: the scan, its name and the job's row are on the disk before it is said")
+@test("202 is sent after the scan, its name and the job's row are on the disk")
 def accepted():
     with daemon() as server:
         lines(server.state)
@@ -46,7 +48,7 @@ def accepted():
         server.finish(job)
 
 
-@test("a large result is on the disk before the daemon, which waits for its sync, hears of it")
+@test("a large result is synced before the worker reports it, so that the daemon need not wait")
 def large():
     with daemon() as server:
         lines(server.state)
@@ -56,7 +58,7 @@ def large():
         pieces = -(-512 * 512 * 20 * 8 // (32 << 20))
         log = lines(server.state)
         in_order(log, [f"waited results/{job['id']}.tmp/image.h5"] * pieces + [f"sync results/{job['id']}/image.h5"])
-        # What the worker is told of the disk is told to nobody else.
+        # A writeback error is reported only once, here to the worker, which has to pass it on.
         with open(BROKEN, "w"):
             job = server.submit(body, "kind=recon&coils=none&output=complex").expect(202).json()["id"]
         wait_until(lambda: server.metrics().get('mrirecond_jobs_put_back_total{reason="io-error"}'), "the job to be put back")
@@ -65,7 +67,7 @@ def large():
         same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
-@test("a result: its files, their folder, its name and the row are on the disk before it is said")
+@test("a result: its files, their folder, its name and the row are on the disk before it is reported")
 def succeeded():
     with daemon() as server:
         lines(server.state)
@@ -73,14 +75,14 @@ def succeeded():
         job = answer.headers["content-location"].split("/")[3]
         log = lines(server.state)
         log = log[:log.index("answer 200") + 1]
-        named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is of the scan
+        named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is that of the scan
         for name in ("image.h5", "image.png"):
             assert f"sync results/{job}/{name}" in log[named:], f"{name} is not synced:\n" + "\n".join(log)
         in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}", f"sync results/{job}", "sync results", "sync jobs.db-wal",
                        "answer 200"])
 
 
-@test("a failure and a cancel are on the disk before they are said")
+@test("a failure and a cancel are on the disk before they are reported")
 def ended():
     with daemon() as server:
         bad = scans.radial()
@@ -99,12 +101,12 @@ def ended():
         server.finish(slow)
 
 
-@test("a scan is read while the disk takes it, also that of a resumable upload: its job finds it read")
+@test("a scan is read while it is synced, also that of a resumable upload: its job finds it decoded")
 def read_ahead():
     tus = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
     with daemon() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         def read_while_held(send):
-            """What send() gives; the disk takes nothing before a decoder has read the scan. Each reads one."""
+            """What send() returns; syncs are held until a decoder has read the scan. Each process reads one scan."""
             def two():
                 found = server.children("mrirecon-codec", server.worker())
                 return len(found) == 2 and found
@@ -128,7 +130,7 @@ def read_ahead():
         read_while_held(lambda: append(5000, len(BODY))).expect(204)
         for identity in (posted, where.rsplit("/", 1)[1]):
             report = server.finish(identity)["report"]
-            # The end of the reading may lie behind the begin of the job.
+            # The reading may end after the job has begun.
             assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Server-sent events: order, ids, coming back, cancellation, clients that vanish, many that idle."""
+"""Server-sent events: order, ids, reconnecting, cancellation, clients that vanish, many idle streams."""
 import os
 import shutil
 import signal
@@ -37,7 +37,7 @@ def order():
 
 def told_in_order(daemon):
     with daemon.held("density") as go_on:
-        with daemon.paused():  # until both streams are there
+        with daemon.paused():  # until both streams are connected
             first, second = slow_job(daemon), daemon.submit(scan(daemon)).expect(202).json()["id"]
             stream = Stream(daemon, second)
             same(stream.status, 200)
@@ -47,7 +47,7 @@ def told_in_order(daemon):
 
         def iteration():
             step = seen[-1][2].get("step") if seen else None
-            return step and step["iteration"] or 0  # of a step that has none: None
+            return step and step["iteration"] or 0  # None for a step without iterations
         while iteration() == 0:
             seen.append(next(events))
         go_on()
@@ -69,7 +69,7 @@ def told_in_order(daemon):
         same((step["number"], step["steps"], step["unit"], step["iterations"]), (5, 9, "iteration", 200), f"step {step}")
         assert 0 <= step["iteration"] <= 200, step
     states = [data["state"] for name, _, data in stream.events() if name == "state"]
-    if states != ["queued", "succeeded"]:  # what is over before it is looked at is not told
+    if states != ["queued", "succeeded"]:  # a job that has ended before it is looked at has no progress events
         same(states, ["queued", "running", "succeeded"], "states of the job that waited")
     same(daemon.job(second)["state"], "succeeded")
     running.close()
@@ -85,13 +85,14 @@ def resume(daemon):
     same((name, data["state"], data["id"]), ("state", "succeeded", job["id"]))
     same(Stream(daemon, job["id"], number).status, 204)
     same([e[2]["state"] for e in Stream(daemon, job["id"], number - 1).events()], ["succeeded"])
-    for other in ("nonsense", "", "-1", f"{number}x", f"+{number}", f"{number}.0", 10**15, 10**30):  # no id of this job's: as without one
+    # No id of this job: as without one.
+    for other in ("nonsense", "", "-1", f"{number}x", f"+{number}", f"{number}.0", 10**15, 10**30):
         same([e[2]["state"] for e in Stream(daemon, job["id"], other).events()], ["succeeded"], f"after {other!r}")
 
 
 @test("cancellation is an event")
 def cancel(daemon):
-    with daemon.paused():  # it is not over before
+    with daemon.paused():  # it does not end before that
         job = slow_job(daemon)
         stream = Stream(daemon, job)
         events, seen = stream.events(), []
@@ -106,7 +107,7 @@ def cancel(daemon):
 
 @test("a worker's death is an event: the job is queued and runs again")
 def death(daemon):
-    with daemon.paused():  # it is not over before
+    with daemon.paused():  # it does not end before that
         job = slow_job(daemon)
         seen = []
         for name, _, data in Stream(daemon, job).events():
@@ -118,7 +119,7 @@ def death(daemon):
     assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
 
 
-@test("a job that ends in the queue after its worker's death: its stream sends that, and ends")
+@test("a job that ends in the queue after its worker's death: its stream reports that, and ends")
 def end_while_waiting():
     config = tempfile.mkdtemp() + "/mrirecond.conf"
 
@@ -134,9 +135,9 @@ def end_while_waiting():
             wait_until(lambda: daemon.read_log().count("reload: configuration") > told, "the reload")
 
         def states(end, deadline):
-            """What the stream of such a job tells."""
+            """The states in the stream of such a job."""
             reload("1M")
-            with daemon.paused():  # it is not over before
+            with daemon.paused():  # it does not end before that
                 job = slow_job(daemon, f"&deadline={deadline}" if end == "failed" else "")
                 stream = Stream(daemon, job)
                 seen = []
@@ -144,7 +145,7 @@ def end_while_waiting():
                     if name == "state":
                         seen.append(data["state"])
                     if seen[-1] == "running":
-                        reload("900T")  # more than any disk has: no job is begun
+                        reload("900T")  # more than any disk has: no job begins
                         os.kill(daemon.worker(), 9)
                         seen.append("killed")
                     if seen[-1] == "queued" and "killed" in seen and end == "canceled":
@@ -155,7 +156,7 @@ def end_while_waiting():
         same(states("canceled", None)[-3:], ["killed", "queued", "canceled"], "states")
         for deadline in (2, 8, 32, 128):
             told = states("failed", deadline)
-            if "killed" in told:  # else its deadline came before it was begun
+            if "killed" in told:  # otherwise its deadline would pass before it begins
                 break
         same(told[-3:], ["killed", "queued", "failed"], "states")
     shutil.rmtree(os.path.dirname(config))
@@ -170,7 +171,7 @@ def problems(daemon):
 @test("two hundred idle streams, some of which vanish: the service answers, and its memory stays bounded")
 def many(daemon):
     worker = daemon.worker()
-    os.kill(worker, signal.SIGSTOP)  # nothing ends meanwhile
+    os.kill(worker, signal.SIGSTOP)  # no job ends meanwhile
     blocker, job = slow_job(daemon), slow_job(daemon)
     before = daemon.peak_memory()
     streams = [Stream(daemon, job) for _ in range(200)]
@@ -179,7 +180,7 @@ def many(daemon):
     daemon.get("/livez").expect(200)
     daemon.get("/metrics").expect(200)
     grown = daemon.peak_memory() - before
-    # A stream is some kilobytes. Shadow memory and quarantine are the sanitizer's.
+    # A stream takes some kilobytes; sanitizers add shadow memory and quarantine.
     assert grown < (200 if sanitized() else 8) << 20, f"grew by {grown / 2**20:.1f} MiB"
     os.kill(worker, signal.SIGCONT)
     for identity in (blocker, job):
@@ -197,7 +198,7 @@ def stop():
         next(events)
         daemon.process.terminate()
         daemon.process.wait(60)
-        while stream.file.read(4096):  # what is left of it, and then its end
+        while stream.file.read(4096):  # the rest of the stream, then its end
             pass
         stream.close()
 

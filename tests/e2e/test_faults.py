@@ -36,7 +36,8 @@ def running(daemon, identity):
 def caught(daemon):
     """A running job and its worker, stopped by SIGSTOP. The job ends soon after the worker continues."""
     for number in range(20):
-        identity = submit_slow(daemon, 60 + number)  # a different job each time: the worker caches the last weights
+        # A different job each time, because the worker caches the last weights.
+        identity = submit_slow(daemon, 60 + number)
         worker = daemon.worker()
         wait_until(lambda: (job := daemon.job(identity))["state"] not in ("queued", "running") or job["progress"] > 0.02, "the job to run")
         os.kill(worker, signal.SIGSTOP)
@@ -50,7 +51,7 @@ def caught(daemon):
 
 
 def state_of(process):
-    """S: sleeping, R: running, Z: a zombie; None: no such process."""
+    """S: sleeping, R: running, Z: zombie; None: no such process."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0]
@@ -92,7 +93,8 @@ def worker_killed_twice():
 
 
 def run_again(daemon, worker, identity, says):
-    """Assert that the worker is replaced, with this reason in the log, and that the job succeeds at its second attempt."""
+    """Assert that the worker is replaced, with this reason in the log, and that the job succeeds in its second attempt.
+    """
     job = daemon.finish(identity)
     same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
     assert says in daemon.read_log(), daemon.read_log()
@@ -117,12 +119,12 @@ def worker_stopped():
         run_again(daemon, worker, identity, "gave no sign of life for 3 s")
 
 
-@test("a worker whose job makes no progress is killed, and the job retried")
+@test("a worker whose job makes no progress is killed, and the job is retried")
 def job_stopped():
     with Daemon(expect_trouble=True, progress_timeout=4) as daemon:
         worker = daemon.worker()
         wait_until(lambda: len(daemon.children("mrirecon-codec", worker)) == 2, "two pre-started decoders")
-        for decoder in daemon.children("mrirecon-codec", worker):  # whichever is given the scan does not read it
+        for decoder in daemon.children("mrirecon-codec", worker):  # the decoder that gets the scan does not read it
             os.kill(decoder, signal.SIGSTOP)
         identity = daemon.submit(BODY).expect(202).json()["id"]
         run_again(daemon, worker, identity, "made no progress for 4 s")
@@ -140,7 +142,9 @@ def idle_worker_killed():
 
 
 def behind_and_read(daemon, worker):
-    """Submit a scan while another job runs, and wait until its decoder has ended (a decoder reads one scan); the job's id."""
+    """Submit a scan while another job runs, and wait until its decoder has ended (a decoder reads one scan); returns
+    the job's id.
+    """
     def ready():
         found = daemon.children("mrirecon-codec", worker)
         return len(found) == 1 and state_of(found[0]) == "S" and found[0]
@@ -150,7 +154,7 @@ def behind_and_read(daemon, worker):
     return identity
 
 
-@test("the next scan is read ahead while its job stays queued; a worker's death counts only against the job that it computed")
+@test("the next scan is prefetched while its job stays queued; a worker's death counts only against its own job")
 def read_ahead():
     with Daemon(expect_trouble=True) as daemon:
         slow = submit_slow(daemon)
@@ -173,7 +177,7 @@ def read_ahead():
         daemon.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
         report = daemon.finish(behind)["report"]
         assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report
-        # Canceled while it is read ahead: canceled at once.
+        # Canceled while it is prefetched: it ends at once.
         slow = submit_slow(daemon)
         running(daemon, slow)
         behind = daemon.submit(BODY).expect(202).json()["id"]
@@ -193,13 +197,13 @@ def device_missing():
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the other worker")
 
 
-@test("kill -9 of a working decoder: the scan is read again; after a second kill the job fails without blaming the scan; the worker survives")
+@test("kill -9 of a busy decoder: the scan is read again; a second kill fails the job without blaming the scan")
 def decoder_killed():
-    # Large enough for the decoder to be found while it works.
+    # Large enough that the decoder can be found while it works.
     large = scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).bytes(FOLDER.name)
 
     def at_work(daemon, worker, identity):
-        """The decoder that has the job's scan mapped."""
+        """The decoder that has mapped the job's scan."""
         for decoder in daemon.children("mrirecon-codec", worker):
             try:
                 with open(f"/proc/{decoder}/maps") as file:
@@ -236,7 +240,7 @@ def decoder_killed():
         same(daemon.worker(), worker, "worker")
 
 
-@test("pre-started decoders and their template: killed ones are logged and replaced, no zombie and no descriptor leaks, none outlives its worker")
+@test("pre-started decoders and their template: killed ones are logged and replaced; nothing leaks")
 def decoders_ready():
     with Daemon(expect_trouble=True) as daemon:
         worker = daemon.worker()
@@ -257,8 +261,9 @@ def decoders_ready():
             return wait_until(two, "two pre-started decoders and no zombie")
 
         def descriptors():
-            """The number of descriptors of the idle worker: one socket to the daemon, one to each decoder and one to their template,
-            memory for one scan, and no file of a job."""
+            """The expected number of descriptors of the idle worker: one socket to the daemon, one to each decoder and
+            one to their template, memory for one scan, and no file of a job.
+            """
             open_now = []
 
             def at_rest():
@@ -287,7 +292,7 @@ def decoders_ready():
         wait_until(lambda: "ended before a scan came" in daemon.read_log(), "the log to name the killed decoders")
         template, = daemon.children("mrirecon-codec", worker, template=True)
         os.kill(template, signal.SIGKILL)
-        for _ in range(2):  # by the decoders left, then by those of a new template
+        for _ in range(2):  # used by the remaining decoders, then by those of a new template
             same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders' template was killed")
         wait_until(lambda: "The process that decoders are forked from ended (by signal 9)." in daemon.read_log(), "the log to name the killed template")
         same(daemon.worker(), worker, "worker")
@@ -302,7 +307,8 @@ def daemon_killed():
     daemon = Daemon(expect_trouble=True)
     with daemon:
         _, worker = caught(daemon)
-        before = [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]]  # it, and those that ended before the signal
+        # That job, and those that ended before the signal.
+        before = [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]]
         jobs = before + [daemon.submit(BODY).expect(202).json()["id"] for _ in range(5)]
         os.kill(worker, signal.SIGCONT)
         daemon.kill()
@@ -318,8 +324,10 @@ def daemon_killed():
 
 @contextlib.contextmanager
 def stopped(processes):
-    """Stops these processes by SIGSTOP; kills those that remain at the end. Orphans become children of this process: the kernel
-    sends SIGHUP and SIGCONT to stopped orphans of init, which would end them without the daemon's doing."""
+    """Stops these processes by SIGSTOP, and kills those that remain at the end. Orphans become children of this
+    process, because the kernel sends SIGHUP and SIGCONT to stopped orphans of init, which would end them without the
+    daemon's doing.
+    """
     subreaper = 36
     ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0)
     try:
@@ -382,9 +390,9 @@ def daemon_killed_over_conversion():
         daemon.get(path).expect(200)
 
 
-@test("kill -9 of daemon, worker and codec at random under load: each accepted job ends once, with its image or a reason")
+@test("random kill -9 of daemon, worker and codec under load: each accepted job ends once, with image or reason")
 def random_kills():
-    chance = random.Random(20)  # seeds the victims and the pauses; what is interrupted still differs from run to run
+    chance = random.Random(20)  # seeds the victims and the pauses; what they interrupt still differs from run to run
     daemon = Daemon(expect_trouble=True)
     with daemon:
         good = hashlib.sha256(image(daemon, daemon.run(BODY)["id"])).hexdigest()
@@ -417,7 +425,7 @@ def random_kills():
         wait_until(lambda: len({name.split("/")[1] for name in daemon.files() if name.startswith("results/")}) == succeeded + 1, "only folders of results to remain")
 
 
-@test("kill -9 of the daemon during an upload: no file of it and no job remain")
+@test("kill -9 of the daemon during an upload leaves no file of it and no job")
 def daemon_killed_uploading():
     daemon = Daemon(expect_trouble=True)
     with daemon:
@@ -431,7 +439,7 @@ def daemon_killed_uploading():
         same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
 
 
-@test("results outlive a restart: the same bytes, the same ETag")
+@test("results are unchanged after a restart: the same bytes, the same ETag")
 def restart():
     daemon = Daemon()
     with daemon:
@@ -450,7 +458,8 @@ def drain():
     daemon = Daemon()
     with daemon:
         _, worker = caught(daemon)
-        jobs = [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]]  # it, and those that ended before the signal
+        # That job, and those that ended before the signal.
+        jobs = [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]]
         jobs.append(daemon.submit(BODY).expect(202).json()["id"])
         daemon.process.send_signal(signal.SIGTERM)
 

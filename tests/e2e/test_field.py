@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Off-resonance through the daemon: a blurred spiral with its field map, as ISMRMRD and as arrays; maps that cannot be."""
+"""Off-resonance through the daemon: a blurred spiral with its field map, as ISMRMRD and as arrays; maps that are
+refused.
+"""
 import io
 import shutil
 import tempfile
@@ -57,7 +59,7 @@ def blur(daemon):
         job = submitted(daemon, body, query)
         seen = image_of(daemon, job)
         return scans.nrmse(seen * (seen * truth).sum() / (seen * seen).sum(), truth), job
-    # Blurred images err by 0.4, corrected ones by 0.12 and 0.04.
+    # Blurred images have an error of 0.4, corrected ones of 0.12 and 0.04.
     for query, before, after in (("coils=sense", 0.3, 0.15), ("method=cg-sense", 0.3, 0.08), ("method=tv", 0.3, 0.08)):
         blurred, job = error(f"{query}&off_resonance=off")
         same(decided(job, "off-resonance")["value"], "off", "decision")
@@ -85,7 +87,7 @@ def arrays(daemon):
         np.savez(file, **{**scan, **other})
         return file.getvalue()
     seen = image_of(daemon, submitted(daemon, npz(), query))
-    # Times as float32 of a product or of numbers: the last bits of the interpolators.
+    # Times may be float32 products or float32 numbers: the last bits of the interpolators differ.
     assert scans.nrmse(seen, expected) < 1e-5, scans.nrmse(seen, expected)
     wide = changed(lambda group: replace(group, "fieldmap", field[None, None].astype("f8")))
     assert np.array_equal(image_of(daemon, submitted(daemon, wide, "")), expected)
@@ -132,12 +134,12 @@ def slices(daemon):
     with h5py.File(path) as file:
         rows, maps = file["dataset/data"][:], file["dataset/fieldmap"][:].squeeze()
     same(maps.shape, (3, MATRIX, MATRIX), "maps of slices")
-    assert np.allclose(maps[1], maps[0][:, ::-1], atol=10), "the second slice's map is not the mirrored first"
+    assert np.allclose(maps[1], maps[0][:, ::-1], atol=10), "the second slice's map is not the first mirrored"
 
     def errors(body, query):
         seen = image_of(daemon, submitted(daemon, body, query))
         return [scans.nrmse(a * (a * b).sum() / (a * a).sum(), b) for a, b in zip(seen, truth)]
-    # Without correction each errs by 0.4; one's map for all corrects the first only.
+    # Without correction each slice has an error of 0.4; one slice's map for all corrects only the first.
     assert max(errors(body, "method=cg-sense")) < 0.1, errors(body, "method=cg-sense")
     samples = int(rows[0]["head"]["number_of_samples"])
     kspace = np.stack([row["data"].view("c8").reshape(-1, samples) for row in rows], 1).reshape(4, 3, 4, samples)

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""tests/faults/fulldisk.py with few jobs: a full disk, a disk without inodes, a process without descriptors cost no accepted job."""
+"""tests/faults/fulldisk.py with few jobs: a full disk, a disk without inodes, and a process without descriptors lose no
+accepted job.
+"""
 import json
 import os
 import sys
@@ -21,25 +23,25 @@ def nothing_lost(name, code):
     return report
 
 
-@test("a disk that another program fills: accepted jobs wait, /readyz says why, and all succeed when there is room again")
+@test("a disk filled by another program: accepted jobs wait, /readyz says why, and all succeed afterwards")
 def full_of_bytes():
     report = nothing_lost("bytes", "spool-full")
     assert report["ready"][0] == 503 and "MB free" in report["ready"][1], report["ready"]
 
 
-@test("a disk that is full when results are written, without any reserve: the job at work waits as well, and none fails")
+@test("a disk that is full when results are written, without a reserve: the running job waits, and none fails")
 def full_at_work():
     report = nothing_lost("bytes-at-work", "spool-full")
     same(list(report["put_back"]), ["spool-full"], "why jobs were put back")
 
 
-@test("a disk without inodes: accepted jobs wait, /readyz and submissions say why, and all succeed when there are some again")
+@test("a disk without inodes: accepted jobs wait, the reason is reported, and all succeed afterwards")
 def full_of_files():
     report = nothing_lost("inodes", "spool-full")
     assert report["ready"][0] == 503 and "inodes" in report["ready"][1] and "inodes" in report["refused_with"][2], report
 
 
-@test("a daemon without file descriptors: accepted jobs wait until it has some, submissions are refused with the reason")
+@test("a daemon without file descriptors: accepted jobs wait, submissions are refused with the reason")
 def no_descriptors():
     report = nothing_lost("descriptors", "out-of-descriptors")
     same(list(report["put_back"]), ["out-of-descriptors"], "why jobs were put back")

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""What fuzzing kept (tests/fuzz/corpus), sent to a real daemon where its target says it belongs: each is answered, and none does harm."""
+"""Inputs found by fuzzing (tests/fuzz/corpus), sent to a real daemon at the place that their target tests: each is
+answered, and none does harm.
+"""
 import glob
 import json
 import os
@@ -9,16 +11,16 @@ import struct
 from harness import FINAL, ROOT, Daemon, check_problem, main, same, test
 
 CLIENTS_FAULTS = range(200, 500)
-# Codes that tell of a fault of the service.
+# Codes of faults of the service.
 HARM = ("internal", "io-error", "store-failed", "worker-died", "decoder-died")
 
 
-# How many readers share a target, by the first byte, from "0" on.
+# The number of readers of a target; the first byte, from "0" on, selects one.
 READERS = {"arrays": 3, "decoder": 4, "particles": 13, "query": 8, "tokens": 5, "tus": 4}
 
 
 def kept(target, reader=None):
-    """The inputs of a target, whole, or what those of one of its readers give to it."""
+    """A target's inputs, complete, or only the text for one of its readers."""
     for path in sorted(glob.glob(f"{ROOT}/tests/fuzz/corpus/{target}/*")):
         with open(path, "rb") as file:
             content = file.read()
@@ -29,12 +31,12 @@ def kept(target, reader=None):
 
 
 def of_line(content, more=b""):
-    """What fits into a line of a request: a header's value as it is but for its ends."""
+    """What fits into a request line or a header's value, apart from its ends."""
     return bytes(ord("?") if c in b"\0\r\n" + more else c for c in content)[:4000]
 
 
 def answered(daemon, target, *headers, method=b"GET", body=b""):
-    """Send a request as it is given; a status that puts the fault on the sender, and a problem that a person can read."""
+    """Send a request as given; its status must blame the sender, with a problem document that a person can read."""
     lines = [method + b" " + target + b" HTTP/1.1", *headers, b"Connection: close", b"Content-Length: %d" % len(body)]
     if not any(line.startswith(b"Host:") for line in headers):
         lines.insert(1, b"Host: localhost")
@@ -53,7 +55,7 @@ def answered(daemon, target, *headers, method=b"GET", body=b""):
 
 
 def well(daemon, count):
-    assert count >= 3, f"only {count} inputs are kept"
+    assert count >= 3, f"only {count} inputs were found"
     daemon.get("/readyz").expect(200)
 
 
@@ -123,7 +125,7 @@ def authorization(daemon):
 
 
 def token_file(daemon):
-    """A file with one token, which nobody has."""
+    """A file with one token that nobody has."""
     path = os.path.join(daemon.state, "tokens")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         file.write("somebody admin " + 64 * "5" + "\n")
@@ -137,7 +139,7 @@ def scans(daemon):
     bodies += [struct.pack("<HI", 3, len(xml)) + xml + struct.pack("<H", 4) for xml in kept("header")]
     bodies += kept("arrays", 0)
     queries = ["kind=recon&size=8,6" if body.startswith(b"PK") else "kind=recon" for body in bodies]
-    # Of particles, those of the readers that want charges.
+    # For particles, those of the readers that require charges.
     for reader in range(6):
         molecules = list(kept("particles", reader))
         bodies += molecules

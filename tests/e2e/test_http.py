@@ -33,7 +33,7 @@ def framing(daemon):
     same(len(daemon.get("/v1/jobs?limit=100").json()["jobs"]), before, "jobs")
 
 
-@test("a compressed body is refused with what to do instead")
+@test("a compressed body is refused with advice")
 def content_encoding(daemon):
     problem = daemon.submit(BODY, Content_Encoding="gzip").problem(415, "unknown-format")
     assert "Content-Encoding gzip" in problem["detail"], problem
@@ -51,7 +51,7 @@ def submit_raw(daemon):
     job = json.loads(body)
     assert f"/v1/jobs/{job['id']}".encode() in headers, headers
     assert b"\r\nretry-after:" in headers.lower(), headers
-    assert job["state"] not in FINAL, job  # a worker may have begun
+    assert job["state"] not in FINAL, job  # a worker may already have started
     same(daemon.finish(job["id"])["state"], "succeeded", "state at the end")
 
 
@@ -86,7 +86,7 @@ def document(daemon):
     same(float(job["parameters"]["tolerance"]), 1e-4, "parameter tolerance")
     for member in ("created", "started", "finished"):
         assert RFC3339.match(job[member]), f"{member} is {job[member]!r}"
-    assert job["created"] <= job["started"] <= job["finished"], "times run backwards"
+    assert job["created"] <= job["started"] <= job["finished"], "times are not in order"
     assert "image" in [result["name"] for result in job["results"]], job["results"]
     for result in job["results"]:
         got = daemon.get(result["href"]).expect(200, result["type"])
@@ -108,12 +108,13 @@ def prefer_wait(daemon):
                          ("application/x-hdf5", b"\x89HDF\r\n\x1a\n"), ("application/x-nifti", b"\x1f\x8b")):
         answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept=media).expect(200, media)
         assert answer.body.startswith(magic), answer.body[:20]
-    for headers in ({"If_None_Match": "*"}, {"If_Match": '"x"'}, {"Range": "bytes=0-0"}):  # of a result that one has; a submission has none
+    # Of a result; a submission has none.
+    for headers in ({"If_None_Match": "*"}, {"If_Match": '"x"'}, {"Range": "bytes=0-0"}):
         answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept="image/png", **headers).expect(200, "image/png")
         assert len(answer.body) > 20, headers
 
 
-@test("Prefer: wait, handling=strict: a wait that ends too early is an error that names the job, which goes on")
+@test("Prefer: wait, handling=strict: a wait that expires is an error that names the job, which continues")
 def prefer_strict(daemon):
     with daemon.paused():
         answer = daemon.submit(BODY, "kind=recon", Prefer="wait=1, handling=strict", Accept="image/png")
@@ -125,7 +126,7 @@ def prefer_strict(daemon):
     daemon.submit(BODY, "kind=recon", Prefer="wait=60, handling=strict", Accept="image/png").expect(200, "image/png")
 
 
-@test("Prefer: wait that ends too early answers 202 with the job as it is")
+@test("Prefer: wait that expires answers 202 with the job's current document")
 def prefer_short(daemon):
     with daemon.paused():
         job = daemon.submit(BODY, "kind=recon", Prefer="wait=1", Accept="image/png").expect(202, "application/json").json()
@@ -165,18 +166,19 @@ def etag(daemon):
     same(daemon.get(path + "?format=npy", If_None_Match=tag).expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match=f'"other", {tag}').expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match='"other"').expect(200).body, first.body, "body")
-    for headers in (b"", b"If-None-Match: " + tag.encode() + b"\r\n"):  # what is not changed may be kept as what is
+    # An unchanged result may be kept as long as the cached one.
+    for headers in (b"", b"If-None-Match: " + tag.encode() + b"\r\n"):
         answer = raw(daemon, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-npy\r\nConnection: close\r\n".encode() + headers + b"\r\n")
         told = sorted(line for line in answer.split(b"\r\n\r\n")[0].lower().split(b"\r\n") if line.startswith((b"cache-control", b"vary", b"etag")))
         same(told, [b"cache-control: private, no-cache", b"etag: " + tag.encode(), b"vary: accept"], f"headers of {status_of(answer)}")
     daemon.get(path + "?format=npy", If_Match='"other"').problem(412, "precondition-failed")
     other = daemon.get(path + "?format=png").expect(200, "image/png").headers["etag"]
-    assert other != tag, "two forms of an image have one ETag"
+    assert other != tag, "two formats of an image have the same ETag"
     same(daemon.request("HEAD", path + "?format=npy").expect(200).body, b"", "body of HEAD")
     same(daemon.request("HEAD", path + "?format=npy").headers["content-length"], str(len(first.body)), "length told by HEAD")
 
 
-@test("Range: any part of a result by 206, none outside by 416")
+@test("Range: any part of a result with 206, none outside with 416")
 def ranges(daemon):
     path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image?format=npy"
     whole = daemon.get(path).expect(200)
@@ -191,7 +193,7 @@ def ranges(daemon):
         answer = daemon.get(path, Range=f"bytes={text}")
         answer.problem(416, "range-not-satisfiable")
         same(answer.headers["content-range"], f"bytes */{size}", "Content-Range")
-    for text in ("lines=0-3", "bytes=a-b", "bytes=9-3"):  # to be ignored, RFC 9110
+    for text in ("lines=0-3", "bytes=a-b", "bytes=9-3"):  # to be ignored (RFC 9110)
         same(daemon.get(path, Range=text).expect(200).body, whole.body, text)
     same(daemon.get(path, Range="bytes=0-9", If_Range='"other"').expect(200).body, whole.body, "If-Range of another file")
     same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10], "If-Range")
@@ -214,7 +216,7 @@ def negotiation(daemon):
 
 # ---- jobs
 
-@test("the image of an unfinished job is a conflict, of a failed one the job's problem")
+@test("the image of an unfinished job is a conflict, of a failed one the job's problem document")
 def not_there_yet(daemon):
     with daemon.paused():
         slow = daemon.submit(BODY).expect(202).json()["id"]
@@ -233,7 +235,7 @@ def not_there_yet(daemon):
 @test("cancel: a running job and a queued one; a finished one is a conflict")
 def cancel(daemon):
     slow = scans.slow().bytes(FOLDER.name)
-    with daemon.paused():  # it is not over before
+    with daemon.paused():  # it does not end before that
         running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
         queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
         wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
@@ -248,7 +250,7 @@ def cancel(daemon):
     daemon.request("POST", "/v1/jobs/nothing/cancel").problem(404, "not-found")
 
 
-@test("progress rises from 0 to 1 and the step is named while a job runs")
+@test("progress rises from 0 to 1 and names the step while a job runs")
 def progress():
     with Daemon(devices="cpu", environment=holding()) as daemon:
         with daemon.held("density") as go_on:
@@ -257,7 +259,7 @@ def progress():
 
             def look():
                 seen.append(daemon.job(identity))
-                return seen[-1]["step"] and seen[-1]["step"]["iteration"] or 0  # of a step that has none: None
+                return seen[-1]["step"] and seen[-1]["step"]["iteration"] or 0  # None for a step without iterations
             first = wait_until(look, "an iteration to be told")
             go_on()
             wait_until(lambda: look() > first, "another one to be told")
@@ -293,7 +295,7 @@ def listing(daemon):
         assert len(page["jobs"]) <= 3, "more than the limit"
         seen += page["jobs"]
         pages += 1
-        if pages == 2:  # one that comes meanwhile moves nothing
+        if pages == 2:  # a job that is added meanwhile moves nothing
             daemon.run(BODY)
         cursor = page.get("next")
         if not cursor:
@@ -308,7 +310,7 @@ def listing(daemon):
         answer.problem(400, answer.json()["code"])
 
 
-# ---- what the service says about itself
+# ---- information about the service
 
 @test("kinds: each parameter with its type, default, range and help")
 def kinds(daemon):
@@ -323,12 +325,12 @@ def kinds(daemon):
     same(set(params["dcf"]["choices"]), {"auto", "given", "none", "analytic", "pipe", "voronoi"}, "choices of dcf")
     same((params["bin_depth"]["choices"], params["bin_depth"]["min"], params["bin_depth"]["default"]), (["auto", "none"], 1, "auto"), "bin_depth")
     same((float(params["tolerance"]["min"]), float(params["tolerance"]["max"])), (1e-6, 1e-1), "range of tolerance")
-    # Each default, sent as if the sender had chosen it, is accepted.
+    # Each default is accepted if sent explicitly.
     query = "&".join(f"{name}={urllib.parse.quote(str(param['default']))}" for name, param in params.items())
     same(daemon.run(BODY, "kind=recon&" + query)["state"], "succeeded", "state of a job with every default")
 
 
-@test("width, oversampling and encoding are auto or a number, in kinds, jobs and submissions; earlier spellings are accepted")
+@test("width, oversampling and encoding are auto or a number, everywhere; earlier spellings are accepted")
 def auto(daemon):
     params = {param["name"]: param for param in daemon.get("/v1/kinds").json()["kinds"][0]["parameters"]}
     for name, least, most, former in (("width", 2, 10, "0"), ("oversampling", 1.125, 2, "0"), ("encoding", 0, 63, "-1")):
@@ -358,7 +360,7 @@ SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(
 
 def check_exposition(text):
     """Prometheus' text format 0.0.4, strictly. Gives {name{labels}: value}."""
-    assert text.endswith("\n"), "the last line is not ended"
+    assert text.endswith("\n"), "the last line has no line end"
     types, helps, values, closed, current = {}, set(), {}, set(), None
     for line in text.splitlines():
         assert line == line.strip() and line, f"odd line {line!r}"
@@ -377,14 +379,14 @@ def check_exposition(text):
             family = name if name in types else re.sub(r"_(bucket|sum|count)$", "", name)
             assert family in types and family in helps, f"{name} has no TYPE or HELP before it"
             if family != current:
-                assert family not in closed, f"{family} is not in one piece"
+                assert family not in closed, f"the lines of {family} are not contiguous"
                 closed.add(current)
                 current = family
             if types[family] == "counter":
                 assert family.endswith("_total"), f"the counter {family} does not end in _total"
                 assert float(value) >= 0, line
             key = name + (labels or "")
-            assert key not in values, f"{key} is told twice"
+            assert key not in values, f"{key} occurs twice"
             values[key] = float(value)
     for family, kind in types.items():
         if kind != "histogram":
@@ -395,7 +397,7 @@ def check_exposition(text):
             if found:
                 series.setdefault(found.group(1).strip(",") + found.group(3), []).append((float(found.group(2)), value))
         for labels, buckets in series.items():
-            assert buckets == sorted(buckets) and [b[1] for b in buckets] == sorted(b[1] for b in buckets), f"{family}: buckets fall"
+            assert buckets == sorted(buckets) and [b[1] for b in buckets] == sorted(b[1] for b in buckets), f"{family}: buckets decrease"
             same(buckets[-1][0], float("inf"), f"last bucket of {family}")
             count = f"{family}_count" + (f"{{{labels}}}" if labels else "")
             same(values[count], buckets[-1][1], count)
@@ -403,7 +405,7 @@ def check_exposition(text):
     return values
 
 
-@test("metrics are valid, and counters count")
+@test("metrics are well-formed, and counters count")
 def metrics(daemon):
     def read():
         answer = daemon.get("/metrics").expect(200)
@@ -417,7 +419,7 @@ def metrics(daemon):
     daemon.run(BODY)
     daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
     daemon.submit(b"").problem(400, "empty-body")
-    def counted():  # after the answers were sent
+    def counted():  # counted after the answers were sent
         values = read()
         late = ("mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total")
         return values if all(total(values, name) > total(before, name) for name in late) else None
@@ -431,7 +433,7 @@ def metrics(daemon):
                  "mrirecond_spool_free_bytes", "mrirecond_samples_overflowed_total", "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
                  "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total", "process_start_time_seconds"):
         assert any(key.split("{")[0] == name for key in after), f"{name} is missing"
-    assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label looks like a job's id"
+    assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label contains a job's id"
 
 
 # ---- refused requests

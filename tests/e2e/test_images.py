@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Images through the daemon against double sums, in each form they are served in; and the real scans against their references.
+"""Images through the daemon compared with double sums, in each format; and the real scans compared with their
+references.
 
-Tolerances. A job is told tolerance=1e-5: gridding errs by at most that, and float32 sums of some thousand terms add about
-1e-6; 3e-5 holds both with room, and a sample, weight or sign that is wrong shows at 1e-2 and more.
+Tolerances. Jobs run with tolerance=1e-5, the bound of the gridding error, and float32 sums of a few thousand terms add
+about 1e-6; 3e-5 covers both with a margin, and a wrong sample, weight or sign gives at least 1e-2.
 """
 import gzip
 import http.client
@@ -45,7 +46,9 @@ def close(seen, expected, limit=TOLERANCE):
 
 
 def blob_scan(matrix=(40, 28, 1), width=1):
-    """A scan whose image is bright in one place only (`width` pixels from there in x and y), off the centre in every axis."""
+    """A scan whose image is bright at one position only (`width` pixels from there in x and y), off centre along every
+    axis.
+    """
     nx, ny, nz = matrix
     rng = np.random.default_rng(3)
     dim = 2 if nz == 1 else 3
@@ -93,7 +96,8 @@ def weights(daemon):
 
 @test("the radial kernel gives the same image")
 def radial_kernel(daemon):
-    # A circular support errs more than a square one of the same width; the plan must choose a wider one for the same tolerance.
+    # A circular support has a larger error than a square one of the same width; the plan must choose a wider one for
+    # the same tolerance.
     scan = scans.radial(seed=6)
     close(npy(image(daemon, scan, QUERY.replace("1e-5", "1e-4") + "&dcf=given&coils=none&output=complex&kernel=radial")), scan.adjoint()[None], 3e-4)
 
@@ -118,11 +122,11 @@ def flags(daemon):
     expected = scans.Scan(scan.traj[keep][:, 3:-2], scan.data[keep][:, :, 3:-2], scan.matrix).adjoint()
     scan.data[:, :, :3] *= 1e6
     scan.data[:, :, -2:] *= 1e6
-    # The one noise readout is not to be used for prewhitening here.
+    # The single noise readout must not be used for prewhitening here.
     close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex&prewhiten=off")), expected[None])
 
 
-@test("repetitions and slices become images of the series, each from its own data and with its own place")
+@test("repetitions and slices become images of the series, each from its own data and at its own position")
 def series(daemon):
     one = scans.radial(seed=9)
     parts = [scans.radial(seed=10 + i) for i in range(4)]
@@ -157,14 +161,15 @@ def many(daemon):
         assert form != "npy" or npy(body).shape == (300, 1, 1, 8, 8), form
 
 
-@test("units: each gives the same image as pixel; auto decides where only one is possible, and otherwise names the candidates")
+@test("units: each gives the same image as pixel; auto decides if only one is possible, or names the candidates")
 def units(daemon):
     rng = np.random.default_rng(11)
     k = rng.uniform(-0.5, 0.5, size=(30, 64, 2))
-    k[0, :4] = [[-0.5, 0.3], [0.499, 0.1], [0.2, -0.5], [0.1, 0.499]]  # all of k-space is covered, so that auto can tell
+    # All of k-space is covered, so that auto can decide.
+    k[0, :4] = [[-0.5, 0.3], [0.499, 0.1], [0.2, -0.5], [0.1, 0.499]]
     data = rng.normal(size=(30, 1, 64, 2)).view(complex)[..., 0]
     expected = scans.Scan(k, data, (32, 32, 1)).adjoint()[None]
-    voxel = 0.002  # metres: Scan's field of view is 2 mm a pixel
+    voxel = 0.002  # metres: Scan's field of view is 2 mm per pixel
     turn = 2 * np.pi
     for name, factor, others in (
             ("pixel", 1, None), ("grid", 32, None), ("radians", turn, None), ("per_metre", 1 / voxel, None), ("per_cm", 0.01 / voxel, "radians or per_cm"),
@@ -173,7 +178,8 @@ def units(daemon):
         scan = scans.Scan(k * factor, data, (32, 32, 1), trajectory="other")
         for asked in (name, "auto"):
             query = QUERY + f"&dcf=none&coils=none&output=complex&traj_units={asked}"
-            if asked == "auto" and others == "":  # the grid's units are 2 % off here, less than half a pixel: told
+            # The grid's units differ by 2 % here, less than half a pixel: a warning.
+            if asked == "auto" and others == "":
                 told = daemon.run(scan.bytes(FOLDER.name), query)["report"]["warnings"]
                 assert len(told) == 1 and "traj_units=grid or radians_per_cm" in told[0], told
                 continue
@@ -182,7 +188,8 @@ def units(daemon):
                 same(error["code"], "trajectory-scaling-ambiguous", f"code of {name}")
                 assert f"traj_units={others}." in error["detail"], (name, error["detail"])
                 continue
-            # float32 of a k that was multiplied errs by 6e-8 x 16 pixels x 2 pi x |factor's rounding|: below 2e-5.
+            # k that was multiplied in float32 has an error of 6e-8 x 16 pixels x 2 pi x |the factor's rounding|: below
+            # 2e-5.
             close(npy(image(daemon, scan, query)), expected, 1e-4)
 
 
@@ -200,9 +207,9 @@ def bits(daemon):
         same(image(daemon, file.read(), QUERY), first, "image from compressed chunks")
 
 
-@test("png: magnitudes of one slice, windowed, with the bright spot at its place")
+@test("png: magnitudes of one slice, windowed, with the bright spot at its position")
 def png(daemon):
-    scan, (x, y, _) = blob_scan(width=6)  # so many that a window cut at some percentile leaves them the brightest
+    scan, (x, y, _) = blob_scan(width=6)  # so many that they stay the brightest in a window cut at a percentile
     colour, bits_, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
     same((colour, bits_, pixels.shape[:2]), (0, 8, (28, 40)), "colour type, bits, size")
     bright = pixels[..., 0] > 128
@@ -211,18 +218,18 @@ def png(daemon):
     same(int((bright != expected).sum()), 0, "pixels that are bright and should not be, or the reverse")
 
 
-@test("png of a volume: a montage that holds every slice")
+@test("png of a volume: a montage that contains every slice")
 def montage(daemon):
     scan, _ = blob_scan((16, 12, 10))
     _, _, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
     height, width = pixels.shape[:2]
     assert height * width >= 16 * 12 * 10, pixels.shape
-    # As near to a square as may be: four columns, three rows, each tile with its number above it.
+    # As nearly square as possible: four columns, three rows, each tile with its number above it.
     same((width, height), (4 * (16 + 2) - 2, 3 * (9 + 12 + 2) - 2), "size")
 
 
 def multi_slice(places, frames=1):
-    """A 2-D scan of slices that lie at these places, mm along z, again and again."""
+    """A 2-D scan with slices at these positions, in mm along z, repeated."""
     parts = [scans.radial(seed=60 + i) for i in range(len(places) * frames)]
     scan = scans.Scan(np.concatenate([p.traj for p in parts]), np.concatenate([p.data for p in parts]), parts[0].matrix)
     n = len(parts[0].heads)
@@ -235,13 +242,13 @@ def multi_slice(places, frames=1):
     return scan
 
 
-@test("png of frames and slices: a row for each frame, a column for each slice")
+@test("png of frames and slices: a row per frame, a column per slice")
 def montage_of_frames(daemon):
     _, _, pixels = read_png(image(daemon, multi_slice((0, 5, 10), 2), QUERY + "&dcf=given", "png"))
     same(pixels.shape[:2], (2 * (9 + 20 + 2) - 2, 3 * (24 + 2) - 2), "size")
 
 
-@test("nii.gz: the display window; the time between frames where the stamps' unit is known")
+@test("nii.gz: the display window; the time between frames if the unit of the time stamps is known")
 def nifti_header(daemon):
     scan = multi_slice((0, 5, 10), 4)
     for vendor, step, units in (("", 1, 2), ("<acquisitionSystemInformation><systemVendor>SIEMENS</systemVendor></acquisitionSystemInformation>", 2, 10)):
@@ -281,7 +288,8 @@ def unacceptable(daemon):
         detail = daemon.submit(body, QUERY, Prefer="wait=60", Accept=accept).problem(406, "not-acceptable")["detail"]
         assert all(name in detail for name in (*media, "application/json")), detail
     same(len(daemon.get("/v1/jobs").json()["jobs"]), before, "jobs")
-    job = daemon.submit(body, QUERY, Accept="image/jpeg").expect(202, "application/json").json()["id"]  # it does not wait
+    # The client does not wait.
+    job = daemon.submit(body, QUERY, Accept="image/jpeg").expect(202, "application/json").json()["id"]
     daemon.finish(job)
     daemon.request("POST", f"/v1/jobs/{job}/resubmit", headers={"Prefer": "wait=60", "Accept": "image/jpeg"}).problem(406, "not-acceptable")
     detail = daemon.get(f"/v1/jobs/{job}/results/image", Accept="image/jpeg").problem(406, "not-acceptable")["detail"]
@@ -292,7 +300,7 @@ def unacceptable(daemon):
 
 
 def warnings_of(daemon, method, path, body=None, **headers):
-    """(The job's id, the texts of the header that warns) of the answer, whose headers of one name are several."""
+    """The job's id, and the texts of the answer's warning headers, which share one name."""
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SLOW)
     connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
@@ -320,7 +328,7 @@ def warned(daemon):
     same(client(daemon, "fetch", identity, "--out", out).stderr, "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
 
 
-@test("more and longer warnings than headers can hold, in any language: the first ones, truncated, and the number of the others")
+@test("more and longer warnings than headers can hold, in any language: truncated, with the number of the others")
 def many_warnings():
     with tempfile.TemporaryDirectory() as state:
         with Daemon(state=state) as daemon:
@@ -330,7 +338,7 @@ def many_warnings():
             db.execute("UPDATE job SET report = json_set(report, '$.warnings', json(?))", (json.dumps(told),))
         db.close()
         with Daemon(state=state) as daemon:
-            for room in (0, 4000):  # a request that is large itself has the same answer
+            for room in (0, 4000):  # a request with large headers gets the same answer
                 _, seen = warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format=h5", X_Padding="x" * room)
                 same(len(seen), 8, "headers")
                 for i, text in enumerate(seen[:-1]):
@@ -357,19 +365,19 @@ def ismrmrd(daemon):
         for name, value in (("position", (11, -7, 5)), ("read_dir", (np.cos(turn), np.sin(turn), 0)), ("slice_dir", (0, 0, 1))):
             assert np.allclose(header[name], value, atol=1e-5), (name, header[name])
         close(data, np.sqrt((abs(scan.adjoint()) ** 2).sum(0))[None, None])
-        assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is lost"
+        assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is missing"
 
 
-@test("an endless conversion delays only its own client; when that client disconnects it is stopped, and the client's next one runs")
+@test("an endless conversion delays only its own client; it is stopped when that client disconnects")
 def conversions_take_turns():
     with tempfile.TemporaryDirectory() as folder:
         codec = os.path.join(folder, "codec")
-        with open(codec, "w") as file:  # of NIfTI it makes nothing, for as long as it is let
+        with open(codec, "w") as file:  # its NIfTI conversion makes no progress until it is allowed to
             file.write(f'#!/bin/sh\n[ "$1 $4" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec "$@"\n')
         os.chmod(codec, 0o755)
         state = os.path.join(folder, "state")
         os.mkdir(state)
-        with Daemon(state=state, devices="cpu") as daemon:  # by its own codec: workers run no other
+        with Daemon(state=state, devices="cpu") as daemon:  # with its own codec, which no worker runs
             jobs = [daemon.run(scans.radial(seed=seed).bytes(folder))["id"] for seed in (1, 2)]
         with Daemon(state=state, devices="cpu", codec=codec, convert_timeout=3600) as daemon:
             def ask(who, job, form):
@@ -382,16 +390,16 @@ def conversions_take_turns():
             behind = ask("a", jobs[0], "npy")
             assert ask("b", jobs[0], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
             same(len(daemon.children("sleep")), 1, "conversions of one client that run")
-            second = ask("c", jobs[0], "nii.gz")  # the same file: not made twice
+            second = ask("c", jobs[0], "nii.gz")  # the same file: not converted twice
             stuck[0].close()
             stuck[1].close()
             assert ask("b", jobs[1], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
             same(len(daemon.children("sleep")), 1, "conversions that run while one still waits")
-            assert select.select([behind], [], [], 0) == ([], [], []), "two conversions of one client at a time"
+            assert select.select([behind], [], [], 0) == ([], [], []), "two concurrent conversions for one client"
             second.shutdown(socket.SHUT_WR)
-            assert behind.recv(100).startswith(b"HTTP/1.1 200"), "the next conversion of the client was not made"
+            assert behind.recv(100).startswith(b"HTTP/1.1 200"), "the client's next conversion did not run"
             wait_until(lambda: not daemon.children("sleep"), "the end of the conversion that nobody waits for")
-            again = ask("a", jobs[0], "nii.gz")  # it was not remembered as a failure
+            again = ask("a", jobs[0], "nii.gz")  # it was not cached as a failure
             wait_until(lambda: daemon.children("sleep"), "the conversion, asked for again")
             again.close()
             wait_until(lambda: not daemon.children("sleep"), "its end")
@@ -418,10 +426,10 @@ def nifti(daemon):
     brightest = np.unravel_index(voxels.argmax(), voxels.shape)[::-1]
     affine = np.array(struct.unpack("<12f", data[280:328])).reshape(3, 4)
     assert struct.unpack("<h", data[254:256])[0] > 0, "no sform"
-    # Where that voxel lies: position + (index - floor(N/2)) * 2 mm along each direction, LPS; NIfTI is RAS.
+    # The position of that voxel: position + (index - floor(N/2)) * 2 mm along each direction, in LPS; NIfTI uses RAS.
     lps = np.array((30, -20, 40)) + 2 * ((x - 10) * np.array(read) + (y - 8) * np.array(phase) + (z - 6) * np.array(normal))
     seen = affine @ [*brightest, 1]
-    assert np.allclose(seen, lps * (-1, -1, 1), atol=1e-3), f"the spot lies at {seen}, not at {lps * (-1, -1, 1)}"
+    assert np.allclose(seen, lps * (-1, -1, 1), atol=1e-3), f"the spot is at {seen}, not at {lps * (-1, -1, 1)}"
 
 
 def real(name, size, tolerance, limit):

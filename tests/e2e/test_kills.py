@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A few random kills of tests/faults/kills.py: docs/notebook/durability.md has the figures of many."""
+"""A few random kills with tests/faults/kills.py; docs/notebook/durability.md has the results of many."""
 import json
 import os
 import sys
@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import kills  # noqa: E402
 
 
-@test("20 kills of daemon, worker and decoder under load: no accepted job is lost or run twice, no file is torn or left behind")
+@test("20 random kills under load: no accepted job is lost or run twice, no file is torn or left behind")
 def few_kills():
     report = kills.kills(20, clients=3, seed=5)
     assert report["kills"] >= 20 and report["jobs_accepted"] > 0 and report["ends"].get("succeeded"), json.dumps(report)

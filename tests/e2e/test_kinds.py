@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""A second kind of job (tests/kinds/), of several results, through the real daemon, worker and codec: nothing outside its folder and its rows knows it."""
+"""A second kind of job (tests/kinds/) with several results, through the real daemon, worker and codec: nothing outside
+its folder and its rows of tables names it.
+"""
 # time limit: 120 s
 import io
 import json
@@ -17,7 +19,7 @@ DAEMON = None
 
 
 def daemon():
-    """One for all tests of this file."""
+    """One daemon for all tests of this file."""
     global DAEMON
     if not os.path.exists(os.path.join(KINDS, "mrirecond")):
         skip(f"{KINDS} is not built (make unit)")
@@ -84,7 +86,7 @@ def both():
     same(sorted(os.listdir(f"{daemon().state}/results/{job['id']}")), ["counts.npy", "histogram.csv", "histogram.json"], "files")
 
 
-@test("a waiting client is answered with the first of the requested results, in the format that Accept names")
+@test("a waiting client gets the first of the requested results, in the format that Accept names")
 def waited():
     answer = daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="application/x-npy").expect(200, "application/x-npy")
     np.testing.assert_array_equal(np.load(io.BytesIO(answer.body)), COUNTS)
@@ -93,7 +95,7 @@ def waited():
     daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="text/csv").problem(406, "not-acceptable")
 
 
-@test("a job is run again with other results; a key sent for other results is refused")
+@test("a job is run again with other results; a key reused for other results is refused")
 def again():
     job = run()
     other = daemon().request("POST", f"/v1/jobs/{job['id']}/resubmit?results=counts").expect(202).json()["id"]
@@ -102,7 +104,7 @@ def again():
     daemon().submit(NUMBERS, "kind=histogram&results=histogram,counts", Idempotency_Key="key").problem(422, "idempotency-key-reused")
 
 
-@test("invalid parameters and inputs are errors for their sender, and do not affect others")
+@test("invalid parameters and inputs are errors for the sender, and do not affect others")
 def bad():
     for query, code in (("results=histogram,nothing", "bad-parameter"), ("results=counts,counts", "bad-parameter"), ("results=", "bad-parameter"),
                         ("low=2", "bad-parameter"), ("tolerance=1e-3", "unknown-parameter")):
@@ -128,7 +130,7 @@ def canceled():
     same([name for name in daemon().files() if job["id"] in name and "results" in name], [], "files of results")
 
 
-@test("kill -9 of the worker and of the daemon: the job is retried, and its results outlive a restart")
+@test("kill -9 of the worker and of the daemon: the job is retried, and its results survive a restart")
 def killed():
     many, query = b"0.25\n" * 20, "kind=histogram&results=histogram,counts"
     for end, more in ((lambda: os.kill(daemon().worker(), signal.SIGKILL), ""), (lambda: (daemon().kill(), daemon().restart()), "&bins=4")):

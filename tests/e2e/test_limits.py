@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Clients that are slow, that idle, that ask too much, that mean another host: they cost themselves an answer, others nothing."""
+"""Clients that are slow, idle, demanding, or address another host: they lose their own answers, and others lose
+nothing.
+"""
 import collections
 import concurrent.futures
 import contextlib
@@ -24,7 +26,7 @@ def connect(daemon):
 
 
 def ask(daemon, path, source="127.0.0.1"):
-    """GET on a connection of its own from one of this machine's addresses."""
+    """GET on its own connection from one of this machine's addresses."""
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120, source_address=(source, 0))
     try:
         connection.request("GET", path)
@@ -35,7 +37,7 @@ def ask(daemon, path, source="127.0.0.1"):
 
 
 def busy(daemon, count, source="127.0.0.1"):
-    """Connections with uploads that have begun."""
+    """Connections with uploads in progress."""
     connections = []
     for _ in range(count):
         connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=120, source_address=(source, 0)))
@@ -45,8 +47,9 @@ def busy(daemon, count, source="127.0.0.1"):
 
 
 def alone(daemon, but=0):
-    """Wait until the daemon has closed all connections but so many, and those that were reset, which the kernel no longer
-    lists. Those of requests before, as of the harness, which asked whether it is ready, would take places."""
+    """Wait until the daemon has closed all but so many connections, including those that were reset, which the kernel
+    no longer lists: connections of earlier requests, like the harness's readiness check, would occupy places.
+    """
     def served():
         with open("/proc/net/tcp") as file:
             rows = [line.split() for line in file.readlines()[1:]]
@@ -72,10 +75,10 @@ def is_closed(connection):
         connection.setblocking(True)
 
 
-@test("a small scan of large images is refused before they are computed, with the numbers, by the smallest limit")
+@test("a small scan of large images is refused before they are computed, with the sizes, by the smallest limit")
 def large_results():
     scan = scans.radial(matrix=(2048, 2048, 1), spokes=50, samples=4, coils=1, weights=False)
-    scan.heads["idx"]["repetition"] = np.arange(50)  # an image a spoke
+    scan.heads["idx"]["repetition"] = np.arange(50)  # one image per spoke
     with tempfile.TemporaryDirectory() as folder:
         body = scan.bytes(folder)
     assert len(body) < 60000, len(body)
@@ -124,7 +127,7 @@ def slow_body():
         wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "the spool to be empty")
 
 
-@test("more idle connections than are served: health is answered at once")
+@test("more idle connections than the limit: health is answered at once")
 def idle_crowd():
     with Daemon(devices="cpu", header_timeout=2, connections=100, http_threads=2) as daemon:
         crowd = [connect(daemon) for _ in range(150)]
@@ -133,7 +136,7 @@ def idle_crowd():
             connection.close()
 
 
-@test("all connections of one address are busy: it gets health answers, and other addresses everything")
+@test("all connections of one address are busy: it gets health answers, and other addresses are served")
 def one_address():
     for options, most in (({"connections": 40, "address_connections": 10}, 10), ({"connections": 40}, 36)):
         with Daemon(devices="cpu", header_timeout=600, **options) as daemon:
@@ -164,7 +167,7 @@ def all_busy():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
-@test("idle connections of an address are closed for its next one, the longest idle first; busy ones and those of others stay")
+@test("an address's idle connections make room for its next, the longest idle first; busy and others' stay")
 def idle_make_room():
     with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
@@ -172,7 +175,8 @@ def idle_make_room():
         upload, = busy(daemon, 1)
         crowd, asked = [], 0
 
-        def idle():  # an answer is counted once its connection is idle: the harness's first one, the crowd's, these before this one
+        # An answer is counted once its connection is idle: the harness's first one, the crowd's, and those before.
+        def idle():
             nonlocal asked
             counts = ask(daemon, "/metrics", source="127.0.0.3").body.decode()
             asked += 1
@@ -180,18 +184,18 @@ def idle_make_room():
         for _ in range(30):
             crowd.append(connect(daemon))
             crowd[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the newest is not served"
+            assert crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the newest connection is not served"
             wait_until(idle, "the daemon to count it as idle")
         ask(daemon, "/v1/jobs").expect(200)
         wait_until(lambda: sum(map(is_closed, crowd)) >= 21, "the idle to be closed")
         closed = [is_closed(connection) for connection in crowd]
         assert all(closed[:17]) and not any(closed[26:]), closed
-        assert not is_closed(other) and not is_closed(upload), "somebody who was not idle, or another, was closed"
+        assert not is_closed(other) and not is_closed(upload), "a busy connection, or the wrong idle one, was closed"
         close_all(crowd + [other, upload])
 
 
 def answered(daemon, method, path, body=None):
-    """(status, has Retry-After) of a request on a connection of its own, or the error that came in place of an answer."""
+    """(status, has Retry-After) of a request on its own connection, or the error that occurred instead of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
     try:
         connection.request(method, path, body)
@@ -204,14 +208,14 @@ def answered(daemon, method, path, body=None):
         connection.close()
 
 
-@test("all connections of an address are busy and 24 clients keep asking: each request is answered, with 503 and Retry-After, or with health")
+@test("all connections of an address are busy while 24 clients retry: each request gets 503 or a health answer")
 def crowded():
     asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000), ("GET", "/readyz", None), ("GET", "/metrics", None),
              ("POST", "/v1/jobs?kind=recon", b"a" * 1000000)]
     with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
         alone(daemon)
         crowd = busy(daemon, 30)
-        silent = [connect(daemon) for _ in range(20)]  # these do not keep the others out
+        silent = [connect(daemon) for _ in range(20)]  # these do not lock out the others
         with concurrent.futures.ThreadPoolExecutor(24) as pool:
             answers = list(pool.map(lambda turn: (asked[turn % 6][1], *answered(daemon, *asked[turn % 6])), range(24 * 50)))
         seen = collections.Counter(answers)
@@ -221,7 +225,7 @@ def crowded():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
-@test("with all connections busy, hundreds of idle or half-sent requests keep no other client from an answer")
+@test("with all connections busy, hundreds of idle or half-sent requests lock out no other client")
 def flooded():
     with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
         alone(daemon)
@@ -237,14 +241,14 @@ def flooded():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
-@test("a connection whose request is on its way makes no room for another; one that stays silent does")
+@test("a connection with a request in transit makes no room for another; a silent one does")
 def on_its_way():
     with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
         crowd = busy(daemon, 8)
         fresh, kept = connect(daemon), connect(daemon)
         kept.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert re.match(rb"HTTP/1.1 200 (?!.*Connection: close)", kept.recv(1000), re.S), "the last place is no place"
+        assert re.match(rb"HTTP/1.1 200 (?!.*Connection: close)", kept.recv(1000), re.S), "the last connection was not served"
         for connection in (fresh, kept):
             connection.sendall(b"GET /v1/kinds HTTP/1.1\r\nHost: ")
         for _ in range(20):
@@ -252,7 +256,7 @@ def on_its_way():
             ask(daemon, "/livez").expect(200)
         for connection in (fresh, kept):
             connection.sendall(b"localhost\r\nConnection: close\r\n\r\n")
-            assert connection.recv(1000).startswith(b"HTTP/1.1 200"), "a request that was on its way has no answer"
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200"), "a request in transit got no answer"
         silent = [connect(daemon) for _ in range(10)]
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "a silent connection's place")
         close_all(crowd + silent + [fresh, kept])
@@ -260,7 +264,7 @@ def on_its_way():
 
 @test("a waiting client that closes, resets or half-closes its connection frees it; others continue to wait")
 def abandoned():
-    with Daemon(devices="cpu", connections=60, address_connections=30, work_reserve="900T") as daemon:  # no job is begun
+    with Daemon(devices="cpu", connections=60, address_connections=30, work_reserve="900T") as daemon:  # no job begins
         job = daemon.submit(scans.radial().bytes(daemon.state)).expect(202).json()["id"]
         wait = b"POST /v1/jobs/%s/resubmit HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nContent-Length: 0\r\n\r\n" % job.encode()
         events = b"GET /v1/jobs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n" % job.encode()
@@ -290,23 +294,23 @@ def abandoned():
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     if way == "half":
                         connection.shutdown(socket.SHUT_WR)
-                        connection.recv(100)  # an answer, or the library takes it for a close
+                        connection.recv(100)  # an answer; otherwise the library takes it for a close
                     connection.close()
                 alone(daemon, but=1)
                 wait_until(lambda: sockets() <= before, f"the connections of those who went away ({way})")
                 ask(daemon, "/v1/jobs").expect(200)
-        assert not is_closed(stays), "who stays was closed"
-        same(set(jobs()), {"queued"}, "states")  # nobody wanted them canceled
+        assert not is_closed(stays), "a client that stayed was disconnected"
+        same(set(jobs()), {"queued"}, "states")  # no client asked to have them canceled
         stays.close()
 
 
-@test("a wait may last longer than the header timeout")
+@test("a wait may be longer than the header timeout")
 def long_wait():
     with Daemon(devices="cpu", header_timeout=2) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
         body = scans.radial().bytes(daemon.state)
         with daemon.paused():
             answer = pool.submit(daemon.submit, body, Prefer="wait=100")
-            time.sleep(3.5)  # longer than headers may take, and than the looks at that are apart
+            time.sleep(3.5)  # longer than the timeout for headers, and than the interval between checks
         same(answer.result().expect(200).json()["state"], "succeeded")
 
 
@@ -332,14 +336,14 @@ def hosts(daemon):
         named.request("GET", "/v1/jobs", headers={"Host": "localhost"}).problem(421, "misdirected")
 
 
-@test("a POST sent by a browser for another site's page is refused; one without an Origin, or of the service's own, is accepted")
+@test("a POST from another site's page is refused; without an Origin, or from the service's own, it is accepted")
 def origins(daemon):
     body = scans.radial().bytes(daemon.state)
     for origin in ("https://evil.example", "http://localhost.evil.example", f"http://localhost:{daemon.port + 1}", "null"):
         before = daemon.get("/v1/jobs").json()
         for method, path in (("POST", "/v1/jobs?kind=recon"), ("POST", "/v1/uploads"), ("DELETE", "/v1/jobs?older=0"),
                              ("POST", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/cancel")):
-            # What a page may have sent without asking first: a POST of text/plain.
+            # Requests that a page can send without a preflight: a POST of text/plain.
             headers = {"Origin": origin, "Content-Type": "text/plain", "Tus-Resumable": "1.0.0", "Upload-Length": "5"}
             daemon.request(method, path, body if path.startswith("/v1/jobs?kind") else None, headers).problem(403, "forbidden")
         same(daemon.get("/v1/jobs").json(), before, "jobs after them")
@@ -347,7 +351,7 @@ def origins(daemon):
     daemon.get("/v1/jobs", Origin="https://evil.example").expect(200)
 
 
-@test("few file descriptors: fewer connections are served and the log says so; many clients at a time do not end the service's answers")
+@test("few file descriptors: fewer connections are served and the log says so; many clients still get answers")
 def few_descriptors():
     with Daemon(devices="cpu", command=("prlimit", "--nofile=344:344")) as daemon:
         line = next(line for line in daemon.read_log().splitlines() if "file descriptors" in line)
@@ -355,11 +359,11 @@ def few_descriptors():
         descriptors = lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd"))  # noqa: E731
         at_rest = descriptors()
         held = []
-        for _ in range(400):  # requests that are not finished
+        for _ in range(400):  # incomplete requests
             held.append(connect(daemon))
             held[-1].sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")
         same(ask(daemon, "/livez").status, 200, "status of /livez beside them")
-        assert descriptors() < 344 - 100, "hardly a descriptor is left for files"
+        assert descriptors() < 344 - 100, "too few descriptors are left for files"
         close_all(held)
         same(ask(daemon, "/livez").status, 200, "status of /livez")
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200 and descriptors() <= at_rest + 2, "the places of those that are closed")
@@ -375,10 +379,10 @@ def too_few_descriptors():
             done = subprocess.run(["prlimit", "--nofile=256:256", os.path.join(BIN, "mrirecond"), word, "--listen", "127.0.0.1:0",
                                    "--state-dir", folder + "/state"], capture_output=True, text=True, timeout=120)
             assert done.returncode in (1, 2) and "256 file descriptors" in done.stderr and "LimitNOFILE" in done.stderr, done
-            assert not os.path.exists(folder + "/state"), "the state folder was made"
+            assert not os.path.exists(folder + "/state"), "the state folder was created"
 
 
-@test("a soft limit of descriptors is raised to the hard one")
+@test("the soft limit of descriptors is raised to the hard limit")
 def soft_limit():
     with Daemon(devices="cpu", command=("prlimit", "--nofile=256:4096")) as daemon:
         same(daemon.metrics()["process_max_fds"], 4096, "process_max_fds")

@@ -18,7 +18,7 @@ FORM = {"X-Requested-With": "mrirecond"}
 
 
 def login(daemon, who, **headers):
-    """Log in; the cookie as a browser sends it back."""
+    """Log in, and return the cookie as a browser sends it back."""
     answer = daemon.as_(who, "POST", "/v1/login", **headers).expect(200)
     check_answer("/v1/login", "post", OPERATIONS["/v1/login", "post"], answer)
     return answer.headers["set-cookie"].split(";")[0]
@@ -28,7 +28,7 @@ def ask(daemon, cookie, method, path, body=None, **headers):
     return daemon.request(method, path, body, {"Cookie": cookie, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
 
-@test("a token becomes a cookie that no script reads and no other site has sent, and says who it is")
+@test("a token becomes a cookie that scripts cannot read and other sites cannot send; it identifies the client")
 def cookie(daemon):
     answer = daemon.as_("submit", "POST", "/v1/login").expect(200, "application/json")
     value, *attributes = answer.headers["set-cookie"].split("; ")
@@ -44,12 +44,12 @@ def cookie(daemon):
     same(daemon.as_("view", "GET", "/v1/login").json()["expires"], None, "end of a token that is no session")
     daemon.get("/v1/login").problem(401, "unauthorized")
     daemon.request("POST", "/v1/login").problem(401, "unauthorized")
-    ask(daemon, value, "POST", "/v1/login", **FORM).problem(401, "unauthorized")  # a session does not lengthen itself
+    ask(daemon, value, "POST", "/v1/login", **FORM).problem(401, "unauthorized")  # using a session does not prolong it
     same(daemon.as_("submit", "POST", "/v1/login", Origin="https://evil.example").problem(403, "forbidden")["code"], "forbidden")
     assert "mrirecond_sessions " in daemon.as_("admin", "GET", "/metrics").body.decode()
 
 
-@test("a session may do what its token may, and no more")
+@test("a session has exactly its token's permissions")
 def roles(daemon):
     body = scans.radial().bytes(daemon.state)
     theirs = daemon.job_of("other")
@@ -68,7 +68,7 @@ def roles(daemon):
     same(ask(daemon, login(daemon, "read"), "POST", "/v1/jobs", body, **FORM).problem(403, "forbidden")["code"], "forbidden")
 
 
-@test("a change with the cookie needs the header, and comes from the service's own page")
+@test("a change with the cookie needs the header, and must come from the service's own page")
 def forged(daemon):
     cookie, body = login(daemon, "admin"), scans.radial().bytes(daemon.state)
     own = f"http://localhost:{daemon.port}"
@@ -84,7 +84,7 @@ def forged(daemon):
     same(jobs(), before, "jobs after changes that were refused")
     ask(daemon, cookie, "POST", "/v1/jobs", body, **FORM, Sec_Fetch_Site="same-origin", Origin=own, Host=f"localhost:{daemon.port}").expect(202)
     ask(daemon, cookie, "GET", "/v1/jobs", Sec_Fetch_Site="none").expect(200)
-    # A token in the header is what no other site's page has: it needs none of this.
+    # A token in the header cannot come from another site's page, so none of this is needed.
     daemon.as_("admin", "POST", "/v1/jobs", body).expect(202)
 
 
@@ -92,13 +92,13 @@ def forged(daemon):
 def ends():
     with Guarded() as daemon:
         first, second = login(daemon, "submit"), login(daemon, "submit")
-        assert first != second, "two logins have one id"
+        assert first != second, "two logins have the same id"
         out = ask(daemon, first, "DELETE", "/v1/login", **FORM).expect(204)
         check_answer("/v1/login", "delete", OPERATIONS["/v1/login", "delete"], out)
         assert "Max-Age=0" in out.headers["set-cookie"], out.headers
         ask(daemon, first, "GET", "/v1/jobs").problem(401, "unauthorized")
         ask(daemon, second, "GET", "/v1/jobs").expect(200)
-        # A planted cookie is no session, and the one that a login finds ends.
+        # A planted cookie is not a session, and the session whose cookie a login carries ends.
         planted = "mrirecond=" + "ab" * 32
         ask(daemon, planted, "GET", "/v1/jobs").problem(401, "unauthorized")
         fresh = login(daemon, "submit", Cookie=planted)
@@ -113,7 +113,7 @@ def ends():
             ask(daemon, good, "GET", "/v1/jobs").expect(200)
         two = f"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nCookie: a=b\r\nCookie: {third}\r\nConnection: close\r\n\r\n".encode()
         same(status_of(raw(daemon, two)), 400, "two Cookie headers")
-        # A token that goes takes its sessions and their streams along; another's role follows its line.
+        # A removed token ends its sessions and their streams; another session's role follows its line.
         view = login(daemon, "view")
         stream = Stream(daemon, "/v1/events", Cookie=third)
         same(stream.status, 200)
@@ -136,7 +136,7 @@ def ends():
         events = stream.events()
         next(events)
         ask(daemon, other, "DELETE", "/v1/login", **FORM).expect(204)
-        assert all(name != "reset" for name, _, _ in events), "the stream began again"
+        assert all(name != "reset" for name, _, _ in events), "the stream continues"
         stream.close()
         last = login(daemon, "other")
         daemon.kill()
@@ -144,7 +144,7 @@ def ends():
         ask(daemon, last, "GET", "/v1/jobs").problem(401, "unauthorized")
 
 
-@test("a token has 64 sessions, of which the oldest ends")
+@test("a token has at most 64 sessions, of which the oldest ends")
 def many():
     with Guarded() as daemon:
         first, *others = [login(daemon, "read") for _ in range(65)]
@@ -155,7 +155,7 @@ def many():
         assert "\nmrirecond_sessions 65\n" in daemon.as_("admin", "GET", "/metrics").body.decode()
 
 
-@test("after ten unknown tokens an address is refused; others, and tokens in headers, are not")
+@test("after ten unknown tokens an address is refused; other addresses, and tokens in headers, are not")
 def guesses():
     with Guarded() as daemon:
         def attempt(source, token):
@@ -172,7 +172,7 @@ def guesses():
         same(refused.problem(429, "client-quota")["code"], "client-quota")
         attempt("127.0.0.3", daemon.token["admin"]).expect(200)
         daemon.as_("admin", "GET", "/v1/jobs").expect(200)
-        # A line is written when its answer has been sent.
+        # A line is written after its answer was sent.
         wait_until(lambda: "client=boss role=admin peer=127.0.0.3 POST /v1/login 200" in daemon.read_log(), "the login in the audit log")
         wait_until(lambda: daemon.read_log().count("POST /v1/login 401") >= 10, "failures in the audit log")
         same(daemon.read_log().count("POST /v1/login 401"), 10, "failures in the audit log")
@@ -201,7 +201,7 @@ def tls():
             value, *attributes = answer.headers["set-cookie"].split("; ")
             assert value.startswith("__Host-mrirecond=") and "Secure" in attributes, answer.headers["set-cookie"]
             daemon.request("GET", "/v1/jobs", headers={"Cookie": value}).expect(200)
-            # One that another host of the domain could set is none.
+            # A cookie that another host of the domain could set is not accepted.
             daemon.request("GET", "/v1/jobs", headers={"Cookie": value.removeprefix("__Host-")}).problem(401, "unauthorized")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Requests that are no HTTP, or HTTP that nobody should send: each is answered as docs/openapi.yaml says, or by closing the
-connection, and costs nobody else anything."""
+"""Requests that are not HTTP, or HTTP that nobody should send: each is answered as docs/openapi.yaml declares, or by
+closing the connection, and affects no one else.
+"""
 import json
 import random
 import re
@@ -13,7 +14,7 @@ GET = b"GET /v1/kinds HTTP/1.1\r\n" + HOST
 POST = b"POST /v1/jobs?kind=recon HTTP/1.1\r\n" + HOST
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
-# What the service itself refuses, as a problem document.
+# Requests that the service itself refuses, with a problem document.
 PROBLEMS = {
     "no Host": (b"GET /v1/kinds HTTP/1.1\r\n\r\n", 400, "bad-request"),
     "two Hosts": (GET + HOST + b"\r\n", 400, "bad-request"),
@@ -40,12 +41,14 @@ PROBLEMS = {
     "long headers": (GET + b"A: " + b"b" * 65536 + b"\r\n\r\n", 431, "headers-too-large"),
 }
 
-NEXT = b"DELETE /v1/jobs?older=0 HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"  # what would be run if it were taken for a request
+# Would run if it were taken for a request.
+NEXT = b"DELETE /v1/jobs?older=0 HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
 
 
 def shapes():
-    """Heads that two readers may take for different requests, each with a name: a header that goes on in the next line, a byte 0, a line end without CR, a control
-    character, in each of the headers that say what a request is."""
+    """Heads that two readers may parse as different requests, each with a name: a folded header, a byte 0, a line end
+    without CR, a control character, in each of the headers that determine how a request is read.
+    """
     length = b"%d" % len(NEXT)
     for name, value in ((b"Content-Length", length), (b"Transfer-Encoding", b"chunked"), (b"Host", b"localhost"), (b"Authorization", b"Bearer mrt_0"), (b"X-Any", b"a")):
         other = b"" if name == b"Host" else HOST
@@ -66,7 +69,7 @@ def shapes():
         yield what, head
 
 
-# What the library refuses by itself (docs/openapi.yaml says so): a status, and no problem document.
+# Requests that the library itself refuses (see docs/openapi.yaml): a status, and no problem document.
 PAGES = {
     "HTTP/0.9": (b"GET /\r\n\r\n", 400),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
@@ -87,7 +90,7 @@ PAGES = {
 
 
 def is_page(answer):
-    """Whether an answer is the library's own: it has a status of those that are documented, and no media type."""
+    """Whether an answer is the library's own: one of the documented statuses, and no media type."""
     head = answer.split(b"\r\n\r\n", 1)[0]
     return status_of(answer) in (400, 413, 414, 431, 500, 505) and b"\r\ncontent-type:" not in head.lower() and b"\r\nConnection: close" in head
 
@@ -100,24 +103,24 @@ def problems(daemon):
         head, body = answer.split(b"\r\n\r\n", 1)
         assert b"application/problem+json" in head, f"{what}: {head!r}"
         check_problem(json.JSONDecoder().raw_decode(body.decode())[0], code, status)
-        if code not in ("method-not-allowed", "misdirected"):  # those are requests as others are
+        if code not in ("method-not-allowed", "misdirected"):  # these are handled like other requests
             assert b"Connection: close" in head, f"{what}: {head!r}"
     daemon.get("/livez").expect(200)
 
 
-@test("an ambiguous request head is refused, and nothing after it is executed: folded headers, NUL bytes, line ends without CR")
+@test("an ambiguous head is refused, and nothing after it is run: folded headers, NUL bytes, line ends without CR")
 def two_readings(daemon):
     kept = daemon.run(scans.radial(seed=3).bytes(daemon.state))["id"]
     count = 0
     for what, head in shapes():
         answer = raw(daemon, head + NEXT, half_close=True)
         same(status_of(answer), 400, f"status of {what}, {head!r}")
-        assert b"HTTP/1.1 2" not in answer and b'"removed"' not in answer, f"{what}, {head!r}: what follows is run: {answer!r}"
+        assert b"HTTP/1.1 2" not in answer and b'"removed"' not in answer, f"{what}, {head!r}: the bytes after it were run: {answer!r}"
         assert b"\r\nConnection: close" in answer, f"{what}: {answer[:300]!r}"
         count += 1
     assert count > 200, count
     same(daemon.job(kept)["state"], "succeeded", "the job that a purge would have removed")
-    # What is written alike and says one thing only.
+    # Other spellings with a single meaning.
     for head in (GET + b"A:\r\nB: \t\r\nC:c \r\nD:\td\xe9\r\n", GET + b"X-Long: " + b"a" * 60000 + b"\r\n"):
         same(status_of(raw(daemon, head + b"Connection: close\r\n\r\n")), 200, f"status of {head[:80]!r}")
 
@@ -141,7 +144,7 @@ def pages(daemon):
     same(len(daemon.get("/v1/jobs?limit=100").json()["jobs"]), before, "jobs")
 
 
-@test("a target may be the whole address; its host is the one that is meant, whatever Host says")
+@test("a target may be an absolute URL; its host counts, whatever Host says")
 def absolute(daemon):
     for target, host, status in ((b"http://localhost/v1/kinds", b"evil.example", 200), (b"HTTP://127.0.0.1:1/v1/kinds", b"localhost", 200),
                                  (b"http://localhost", b"localhost", 200), (b"http://localhost?a=b", b"localhost", 400),
@@ -152,7 +155,7 @@ def absolute(daemon):
 
 
 def answers_of(data):
-    """The answers in what came back, each (status, media type, body); fails where it cannot be taken apart."""
+    """The answers in the bytes received, each (status, media type, body); fails if they cannot be parsed."""
     while data:
         found = re.match(rb"HTTP/1\.[01] (\d{3}) [^\r]*\r\n", data)
         assert found, f"no answer: {data[:200]!r}"
@@ -162,7 +165,7 @@ def answers_of(data):
             continue
         head, rest = data.split(b"\r\n\r\n", 1)
         media = re.search(rb"(?i)\r\ncontent-type: ([^\r;]*)", head)
-        if not media and is_page(data):  # of a page whose length does not count what it holds: the rest is its
+        if not media and is_page(data):  # a page of the library whose length is too small: the rest is its body
             yield status, None, rest
             return
         length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
@@ -172,7 +175,7 @@ def answers_of(data):
 
 
 def mutant(rng, seeds):
-    """A request with some bytes changed, left out, said twice, or joined with another's."""
+    """A request with some bytes changed, left out, repeated, or replaced by another's."""
     request = bytearray(rng.choice(seeds))
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(request))
@@ -195,7 +198,7 @@ def mutant(rng, seeds):
     return bytes(request)
 
 
-@test("1,000 requests with bytes changed: each answer can be read, is a problem document where it refuses, and the daemon lives")
+@test("1,000 requests with bytes changed: each answer is well-formed, and the daemon survives")
 def mutants(daemon):
     rng = random.Random(20261122)
     body = scans.radial(seed=5).bytes(daemon.state)[:300]
@@ -218,7 +221,7 @@ def mutants(daemon):
             raise AssertionError(f"mutant {i}, {request[:300]!r}: {error}") from error
     daemon.get("/readyz").expect(200)
     for status in (200, 400, 404, 405):
-        assert seen.get(status, 0) > 5, f"the mutants see little: {seen}"
+        assert seen.get(status, 0) > 5, f"the mutants cover too little: {seen}"
     assert not seen.get(500), seen
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The manual pages against the programs that they describe, and whether they can be read."""
+"""The manual pages compared with the programs that they describe; and that they can be rendered."""
 import os
 import re
 import shutil
@@ -17,7 +17,7 @@ def said(program, *words):
 
 
 def page(name):
-    """The source of a page, with its dashes as the programs take them."""
+    """The source of a page, with its dashes as the programs accept them."""
     with open(f"{BUILD}/man/{name}") as file:
         return file.read().replace("\\-", "-")
 
@@ -26,7 +26,7 @@ def options(text):
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text))
 
 
-@test("mrirecond.conf(5) has every option of the configuration, with its default and what its help says")
+@test("mrirecond.conf(5) has every option of the configuration, with its default and its help text")
 def configuration():
     text = page("mrirecond.conf.5")
     found = dict(re.findall(r'^\.BR (\S+)(?: " \((.*)\)")?\n', text, re.M))
@@ -36,10 +36,10 @@ def configuration():
     for paragraph in said("mrirecond", "--sample-config").split("\n\n")[1:]:
         words = " ".join(line[2:] for line in paragraph.splitlines() if line.startswith("# "))
         assert len(words) > 10 and words in plain, f"the page does not say: {words}"
-    assert "@" not in text.replace("mrirecond.conf", ""), "something of the template was not filled in"
+    assert "@" not in text.replace("mrirecond.conf", ""), "a part of the template was not filled in"
 
 
-@test("mrirecond(8) describes what mrirecond does apart from serving")
+@test("mrirecond(8) describes what mrirecond does besides serving")
 def daemon():
     usage = said("mrirecond", "--help").split("\n  --")[0]  # above the table of options
     wanted = options(usage) - {"--state-dir", "--tokens"}
@@ -51,7 +51,7 @@ def daemon():
          "options that there are not")
 
 
-@test("mrirecon(1) has every command and option of mrirecon and of its simulator, their defaults, and no other")
+@test("mrirecon(1) has every command and option of mrirecon and its simulator, their defaults, and no other")
 def command():
     text, general, simulator = page("mrirecon.1"), said("mrirecon", "--help"), said("mrirecon", "simulate", "--help")
     commands = set(re.findall(r"^  ([\w-]+)  ?", general.split("Options:")[0], re.M)) | {"help"}
@@ -82,7 +82,8 @@ def rendered():
 @test("make install installs the pages, and make uninstall removes everything but the configuration")
 def installed():
     with tempfile.TemporaryDirectory() as root:
-        # As it was built: with another CUDA, make would link the programs again, while other tests run them.
+        # With the options of this build: with a different CUDA, make would link the programs again while other tests
+        # run them.
         cuda = ["CUDA=0"]
         if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so"):
             with open(f"{BUILD}/flags/nvcc") as file:

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""A real Prometheus scrapes the daemon, loads the alerts, and knows every metric that alerts and dashboard ask for.
+"""A real Prometheus scrapes the daemon, loads the alerts, and finds every metric that alerts and dashboard use.
 
-PROMETHEUS names the folder of Debian's prometheus and promtool (make check unpacks the package there); they are looked for in
-PATH otherwise.
+PROMETHEUS names the folder of Debian's prometheus and promtool (make check unpacks the package there); without it they
+are looked for in PATH.
 """
 import json
 import os
@@ -19,10 +19,11 @@ from harness import ROOT, SLOW, Daemon, main, same, skip, test, wait_until
 
 MONITORING = os.path.join(ROOT, "clients", "monitoring")
 PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")), os.environ["PATH"]])
-# Counters by reason or place that a healthy daemon has not counted yet, and what only a machine with a GPU has.
+# Counters by reason or place that a healthy daemon has not incremented yet, and those that exist only on a machine with
+# a GPU.
 UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total", "mrirecond_jobs_put_back_total",
           "mrirecond_gpu_memory_used_bytes", "mrirecond_gpu_memory_total_bytes"}
-# What an operator looks for first; each has a panel whose colour tells whether it is well.
+# The first values that an operator looks at; each has a panel whose colour shows whether it is good.
 WATCHED = ("mrirecond_queue_held", "mrirecond_workers_resting", "mrirecond_gpu_errors_total", "mrirecond_gpu_fallback_jobs_total",
            "mrirecond_tls_certificate_expiry_timestamp_seconds", "mrirecond_kept_results_bytes", "mrirecond_kept_scans_bytes", "mrirecond_gpu_memory_used_bytes",
            "mrirecond_disk_free_bytes", "mrirecond_spool_free_bytes", "mrirecond_workers_ready")
@@ -39,7 +40,7 @@ def promtool(*words, **more):
 
 
 def expressions():
-    """Every expression of the alerts and the dashboard, with where it stands."""
+    """Every expression of the alerts and the dashboard, with its place."""
     with open(os.path.join(MONITORING, "grafana.json")) as file:
         for panel in json.load(file)["panels"]:
             for target in panel["targets"]:
@@ -55,7 +56,7 @@ def scan(daemon):
 
 
 def described(daemon):
-    """The metrics that /metrics describes, whether or not it has a value of them."""
+    """The metrics that /metrics describes, with or without a value."""
     return set(re.findall(r"^# HELP (\w+)", daemon.request("GET", "/metrics").body.decode(), re.M))
 
 
@@ -75,7 +76,7 @@ def panels():
     taken = [(x, y) for panel in found for place in [panel["gridPos"]] for x in range(place["x"], place["x"] + place["w"])
              for y in range(place["y"], place["y"] + place["h"])]
     same(len(set(taken)), len(taken), "places that no two panels share")
-    assert max(x for x, _ in taken) < 24, "a panel beyond the edge"
+    assert max(x for x, _ in taken) < 24, "a panel extends beyond the edge"
     for name in WATCHED:
         steps = [panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in found
                  if "thresholds" in panel["fieldConfig"]["defaults"] and any(name in target["expr"] for target in panel["targets"])]
@@ -102,13 +103,13 @@ def rules(daemon):
         same(set(re.findall(r"alert: (\w+)", alerts.read())), fired, "alerts, and those that a test has fire")
 
 
-@test("counters of which alerts ask the increase are there before the first event: Prometheus sees none in one that begins with it")
+@test("counters whose increase raises alerts exist before the first event, otherwise Prometheus would miss it")
 def from_zero():
     with Daemon(devices="cpu") as fresh:
         there = {name.split("{")[0] for name in fresh.metrics()}
         asked = {name for place, text in expressions() if place.startswith("alert") for name in re.findall(r"increase\((\w+)", text)}
         assert len(asked) >= 4, asked
-        same(asked - there, {"mrirecond_gpu_errors_total"}, "missing ones")  # of a GPU: tests/unit/test_metrics.c
+        same(asked - there, {"mrirecond_gpu_errors_total"}, "missing ones")  # GPU metrics: tests/unit/test_metrics.c
 
 
 @test("Prometheus scrapes the daemon and has every metric of alerts and dashboard")
@@ -132,7 +133,9 @@ def scrape(daemon):
             where = wait_until(address, "Prometheus to listen")
 
             def get(path):
-                """An answer's body. Prometheus listens before it has opened its data base, and says 503 until then."""
+                """The body of an answer. Prometheus listens before it has opened its database, and answers 503 until
+                then.
+                """
                 def answer():
                     try:
                         with urllib.request.urlopen(f"http://{where}{path}", timeout=SLOW) as response:
@@ -151,7 +154,7 @@ def scrape(daemon):
             asked = {(place, name) for place, text in expressions() for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
 
             def missing():
-                # A scrape that takes longer than its second counts as failed, and takes all that was seen away until the next.
+                # A scrape that takes longer than its second counts as failed, and hides all metrics until the next.
                 seen = {series["metric"]["__name__"] for series in ask('{job="mrirecond"}')} | UNSEEN
                 return {(place, name) for place, name in asked if name not in seen}
 
@@ -161,7 +164,7 @@ def scrape(daemon):
                 same(missing(), set(), "metrics that are asked for and were not scraped")
                 raise
             for _, text in expressions():
-                ask(text)  # fails where the expression does
+                ask(text)  # fails if the expression does
             groups = json.loads(get("/api/v1/rules"))["data"]["groups"]
             same({rule["health"] for group in groups for rule in group["rules"]} - {"unknown"}, {"ok"}, "health of the rules")
         finally:

@@ -18,7 +18,7 @@ def npy_of(daemon, job):
     return np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
 
 
-@test("a stream, with and without a configuration and in chunks, gives the same bits as its HDF5 file")
+@test("a stream, with and without a configuration and chunked, gives the same bits as its HDF5 file")
 def body(daemon):
     scan = scans.radial(coils=3)
     query = "kind=recon&output=complex&coils=none"
@@ -33,7 +33,7 @@ def body(daemon):
     assert np.array_equal(npy_of(daemon, daemon.finish(answer.expect(202).json()["id"])), expected), "in chunks"
 
 
-@test("format=mrd: the header of the scan and every image, with the numbers of npy")
+@test("format=mrd: the scan's header and every image, with the values of npy")
 def result(daemon):
     scan = scans.radial(coils=2)
     job = daemon.run(b"".join(scan.messages()), "kind=recon&output=complex&coils=none")
@@ -46,7 +46,7 @@ def result(daemon):
     same(len(images), expected.shape[0], "images")
     for (number, (head, pixels)), frame in zip(images, expected):
         same((number, int(head["data_type"]), int(head["image_type"])), (mrd.IMAGE, 7, 5), "number, type of data and of image")
-        assert np.array_equal(pixels, frame), "other pixels"
+        assert np.array_equal(pixels, frame), "different pixels"
 
 
 if __name__ == "__main__":

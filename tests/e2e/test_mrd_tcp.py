@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""MRD streams over TCP: clients of Gadgetron's protocol have their images, every session is a job, and what is wrong with a
-stream costs its sender an answer and nobody else anything."""
+"""MRD streams over TCP: clients of Gadgetron's protocol get their images, every session is a job, and a bad stream
+affects only its sender.
+"""
 import io
 import json
 import os
@@ -50,7 +51,7 @@ def ended(daemon, how):
     return daemon.metrics()[f'mrirecond_mrd_sessions_total{{end="{how}"}}']
 
 
-@test("a client of Gadgetron's protocol: the images of its scan, bit for bit those of the HDF5 file; its session is a job")
+@test("a client of Gadgetron's protocol: its images equal those of the HDF5 file; its session is a job")
 def gadgetron(daemon):
     truth = expected(daemon)
     for name in ("raw", "raw.xml"):
@@ -66,7 +67,7 @@ def gadgetron(daemon):
     assert waited and daemon.metrics()["mrirecond_mrd_sessions"] >= 0
 
 
-@test("however its bytes are cut, with waveforms, with NULs behind texts, without a configuration: the same images")
+@test("in any pieces, with waveforms, with NULs after texts, without a configuration: the same images")
 def pieces(daemon):
     truth = expected(daemon)
     waveform = struct.pack("<H", mrd.WAVEFORM) + bytes(28) + struct.pack("<HH", 3, 2) + bytes(8) + bytes(4 * 6)
@@ -82,14 +83,14 @@ def pieces(daemon):
     same((int(head["data_type"]), int(head["image_type"])), (5, 1), "magnitudes by default")
 
 
-@test("FIRE and OpenRecon: parameters as JSON, behind the header as well, and the configuration that they name")
+@test("FIRE and OpenRecon: parameters as JSON, also after the header, and the configuration that they name")
 def fire(daemon):
     truth = expected(daemon)
     chosen = json.dumps({"version": "1.0", "parameters": {"config": "raw", "tolerance": 1e-3, "name": "knee & \"hip\""}})
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("cine"), MESSAGES[0], mrd.text(mrd.TEXT, chosen + "\0"), *MESSAGES[1:])
         (_, pixels), = session.images()
-    assert pixels.shape == truth[0].shape and pixels.dtype == truth.dtype, "another configuration"
+    assert pixels.shape == truth[0].shape and pixels.dtype == truth.dtype, "a different configuration"
     job = daemon.job(newest(daemon)["id"])
     same((job["name"], float(job["parameters"]["tolerance"])), ('knee & "hip"', 1e-3), "name and tolerance")
     with mrd.Session(daemon) as session:
@@ -125,7 +126,7 @@ def refused(daemon):
     same([name for name in daemon.files() if name.endswith(".part")], [], "files that were begun")
 
 
-@test("a scan that cannot be reconstructed: the job's failure as a text; every acquisition is read in the codec alone")
+@test("a scan that cannot be reconstructed: the job's error as a text; only the codec reads acquisitions")
 def failing(daemon):
     bad = scans.radial(coils=2)
     bad.traj[3, 5] = np.nan
@@ -139,7 +140,7 @@ def failing(daemon):
     assert failure.startswith("header-invalid: "), failure
 
 
-@test("a stream that breaks off is a failed job with what had arrived, and can be told from one that was closed")
+@test("a stream that breaks off is a failed job with the part that arrived, distinct from one that was closed")
 def broken(daemon):
     counted = ended(daemon, "broken")
     for cut in (MESSAGES[:-1], MESSAGES[:5] + [MESSAGES[5][:400]]):
@@ -157,7 +158,7 @@ def broken(daemon):
     wait_until(lambda: ended(daemon, "broken") == counted + 3, "the count of broken sessions")
 
 
-@test("a client that leaves after CLOSE, or is told that the service stops, has its job all the same")
+@test("a client that leaves after CLOSE, or is told that the service stops, still has its job")
 def left():
     with start(drain_time=0) as daemon:
         with daemon.paused():
@@ -179,7 +180,7 @@ def left():
         same([daemon.finish(job["id"])["state"] for job in jobs], ["succeeded", "succeeded"], "states after the restart")
 
 
-@test("a stream is read while it arrives, and its image is the same; a job that comes meanwhile goes first")
+@test("a stream is read while it arrives, with the same image; a job that arrives meanwhile runs first")
 def inline(daemon):
     truth = expected(daemon)
     with mrd.Session(daemon) as session:
@@ -190,9 +191,9 @@ def inline(daemon):
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), *MESSAGES[:12])
         wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
-        assert np.array_equal(expected(daemon), truth), "another image of the job that came meanwhile"
+        assert np.array_equal(expected(daemon), truth), "a different image of the job that arrived meanwhile"
         (_, pixels), = session.send(*MESSAGES[12:]).images()
-    assert np.array_equal(pixels, truth[0]), "other pixels, after another job"
+    assert np.array_equal(pixels, truth[0]), "different pixels after another job"
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), *MESSAGES[:12])
         wait_until(lambda: mrd.followers(daemon), "a decoder that reads what has arrived")
@@ -216,7 +217,7 @@ def killed():
         same([name for name in daemon.files() if name.endswith(".part")], [], "files that were begun")
 
 
-@test("limits: sessions in all and of a client, waiting jobs, bytes, addresses")
+@test("limits: sessions in total and per client, waiting jobs, bytes, addresses")
 def limits():
     with start(mrd_sessions=3, body_limit="20K", mrd_clients="127.0.0.1=scanner") as daemon:
         with mrd.Session(daemon) as first, mrd.Session(daemon) as second:
@@ -242,14 +243,14 @@ def limits():
         assert failure.startswith("forbidden: ") and "127.0.0.1" in failure, failure
 
 
-@test("a hundred mutated streams: each is answered, and nothing is left of them but jobs")
+@test("a hundred mutated streams: each is answered, and nothing but jobs remains of them")
 def mutated():
     figures, wrong = mrd_streams.run(100, clients=4, seed=3)
     assert not wrong, wrong
     same((figures["streams"], figures["decoder_deaths"]), (100, {"told to clients": {}, "logged": {}}), "streams, and decoders that died")
 
 
-@test("a start without what MRD needs says so")
+@test("a start without what MRD needs is refused with the reason")
 def options():
     tokens = f"{FOLDER.name}/tokens"
     subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", "a", "admin", "--tokens", tokens], check=True, stdout=subprocess.DEVNULL)

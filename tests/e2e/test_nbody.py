@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Kind nbody through the daemon: forces and motion from every format, results in all of theirs, checkpoints, and what is refused."""
+"""Kind nbody through the daemon: forces and motion from every input format, results in every output format,
+checkpoints, and refused jobs.
+"""
 # time limit: 180 s
 import contextlib
 import io
@@ -18,7 +20,7 @@ GALAXY = os.path.join(os.environ.get("MRIRECON_DATA", "../shared/data"), "partic
 
 
 def daemon():
-    """One for all tests of this file."""
+    """One daemon for all tests of this file."""
     global DAEMON
     if DAEMON is None:
         DAEMON = Daemon(devices="cpu")
@@ -40,7 +42,7 @@ def npz(position, velocity=None, mass=None, ids=None, box=None):
 
 
 def gadget(position, velocity, mass, ids, box=0.0, version=1, order="<", kind="f4", types=(0, 20, 40, 0, 0, 0), table=(0,) * 6):
-    """A snapshot; bodies of a type whose mass is in the table have none in the block."""
+    """A snapshot; bodies of a type whose mass is in the header's table have none in the mass block."""
     def record(name, payload):
         head = b"" if version == 1 else struct.pack(order + "I4sII", 8, name.ljust(4), len(payload) + 8, 8)
         return head + struct.pack(order + "I", len(payload)) + payload + struct.pack(order + "I", len(payload))
@@ -74,7 +76,7 @@ def direct(position, mass, softening):
     return (mass[None, :, None] * away * r2[..., None] ** -1.5).sum(1), -(mass[None] * r2 ** -0.5).sum(1)
 
 
-@test("forces in open space are the sum over all pairs, and the native file has the layout of GADGET")
+@test("forces in open space are the sum over all pairs, and the native file has GADGET's layout")
 def forces():
     position, velocity, mass, ids = cloud()
     job = run(npz(position, velocity, mass, ids), "&softening=0.05&softening_form=plummer&results=particles,series,picture")
@@ -82,7 +84,7 @@ def forces():
     got = table(job)
     same(got.shape, (60, 11), "table")
     np.testing.assert_array_equal(got[:, :7], np.column_stack([position, velocity, mass]))
-    # Sums of 60 in float32, some of which cancel.
+    # Sums of 60 terms in float32, some of which cancel.
     np.testing.assert_allclose(got[:, 7:10], acceleration, atol=1e-5 * np.abs(acceleration).max(), rtol=0)
     np.testing.assert_allclose(got[:, 10], potential, rtol=1e-5)
     with h5py.File(io.BytesIO(result(job, "particles").expect(200, "application/x-hdf5").body)) as file:
@@ -125,7 +127,7 @@ def formats():
         if bodies is None:
             bodies = table(job)
         np.testing.assert_array_equal(table(job), bodies)
-    # Columns of integers, and IDs beyond what a double tells apart.
+    # Columns of integers, and IDs too large to be distinct as doubles.
     whole = run(npz(np.rint(position * 50).astype("i2"), np.zeros((60, 3), "i1"), np.ones(60, ">u4"), ids + 2**60), "&softening=1")
     with h5py.File(io.BytesIO(result(whole, "particles").body)) as file:
         np.testing.assert_array_equal(file["PartType1"]["ParticleIDs"][:], ids + 2**60)
@@ -133,7 +135,7 @@ def formats():
     with h5py.File(io.BytesIO(result(job, "particles").body)) as file:
         same([file[name]["Masses"].shape for name in ("PartType1", "PartType2")], [(20,), (40,)], "types")
         same((file["Header"].attrs["Time"], file["Header"].attrs["BoxSize"]), (0.25, 2.0), "time and box")
-    # What came out goes in again; g and the box follow from the file.
+    # The output is submitted as input; g and the box follow from the file.
     again = run(result(job, "particles").body, "&softening=0.02&mesh=16&g=1")
     np.testing.assert_array_equal(table(again), bodies)
     assert any(d["what"] == "boundary" and d["value"] == "periodic" for d in again["report"]["decisions"]), again["report"]
@@ -162,7 +164,7 @@ def checkpoint(own, job):
 
 
 def states_kept(own, job):
-    """How many states were kept so far: the larger of the two heads' numbers, as recon/checkpoint.c has them."""
+    """The number of states saved so far: the larger of the two heads' numbers, as in recon/checkpoint.c."""
     try:
         with open(checkpoint(own, job), "rb") as file:
             data = file.read(8192)
@@ -179,7 +181,7 @@ def is_stopped(process):
 STEPS, EVERY = 30, 7
 
 
-@test("kill -9 of a worker while it writes a checkpoint, with its daemon or alone: the job goes on from the one before, to the same bits")
+@test("kill -9 of a worker during a checkpoint: the job resumes from the one before, with the same bits")
 def killed():
     position, velocity, mass, ids = cloud(20)
     body = npz(position, velocity, mass, ids, 2.0)
@@ -187,7 +189,7 @@ def killed():
     undisturbed = run(body, query)
     same([d for d in undisturbed["report"]["decisions"] if d["what"] == "begin"], [], "decisions where to begin")
     wanted = {name: result(undisturbed, name).body for name in ("particles.npy", "series")}
-    # A state takes two fdatasync(): the worker stops when the second state is written, and not yet its head.
+    # A state takes two fdatasync() calls: the worker stops after the second state was written, but not yet its head.
     held = {"LD_PRELOAD": fault("holdsync"), "HOLDSYNC": "3", "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
     for daemon_dies in (False, True):
         with Daemon(devices="cpu", expect_trouble=True, environment=held) as own:
@@ -204,7 +206,7 @@ def killed():
                 own.restart()
 
             def ends():
-                # The worker of the second attempt stops in its second checkpoint, too: let it go on.
+                # The worker of the second attempt stops at its second checkpoint, too: let it continue.
                 for process in own.children("mrirecon-worker"):
                     with contextlib.suppress(OSError):
                         os.kill(process, signal.SIGCONT)
@@ -260,7 +262,7 @@ def hdf5_without_masses(position):
     return file.getvalue()
 
 
-@test("simulated bodies: a sphere in equilibrium, and a box whose waves grow as theory has it")
+@test("simulated bodies: a sphere in equilibrium, and a box whose waves grow as in theory")
 def simulated():
     def simulate(name, count):
         path = os.path.join(daemon().state, name)
@@ -268,7 +270,7 @@ def simulated():
         with open(path, "rb") as file:
             return file.read()
     sphere = np.load(io.BytesIO(result(run(simulate("plummer", 2000), "&results=series&softening=0.01"), "series").body))[0]
-    # 2 T / |W| = 1, to the noise of 2,000 bodies; W = 3 pi / 32 G M^2 / a, cut at 20 a.
+    # 2 T / |W| = 1, within the noise of 2,000 bodies; W = 3 pi / 32 G M^2 / a, cut at 20 a.
     assert abs(2 * sphere[2] / -sphere[3] - 1) < 0.1, sphere
     assert abs(-sphere[3] / (3 * np.pi / 32 * 43007.1) - 1) < 0.1, sphere
     side = 16
@@ -278,13 +280,14 @@ def simulated():
         order = np.argsort(file["PartType1"]["ParticleIDs"][:])
     sites = (np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij")[::-1], -1).reshape(-1, 3) + 0.5) * 100 / side
     moved = (body[order, :3] - sites + 50) % 100 - 50
-    # Displacements and velocities are those of one growing mode: v = rate x. Bodies on a lattice of 16 and density waves of 0.3 are theory's to some percent.
+    # Displacements and velocities are those of a single growing mode: v = rate x. Bodies on a lattice of 16 with
+    # density waves of 0.3 follow theory to a few per cent.
     rate = np.sqrt(4 * np.pi * 43007.1 / 100 ** 3)
     fitted = (moved * body[order, 3:6]).sum() / (moved ** 2).sum()
     assert abs(fitted / rate - 1) < 0.1, (fitted, rate)
 
 
-@test("a real snapshot, two galaxies of 60,000 bodies, against sums in double precision of some of them")
+@test("a real snapshot, two galaxies of 60,000 bodies, compared with sums in double precision for some of them")
 def galaxy():
     if not os.path.exists(GALAXY):
         skip(f"{GALAXY} is not there")
@@ -299,7 +302,7 @@ def galaxy():
         exact[k] = (away * r2[:, None] ** -1.5).mean(0)
     error = np.linalg.norm(got[some, 7:10] - exact, axis=1)
     size = np.linalg.norm(exact, axis=1).mean()
-    # Plummer's law is cut where it differs from 1 / r^2 by (0.3 / 6 cells)^2, at most 3e-4.
+    # Plummer's law is cut off where it differs from 1 / r^2 by (0.3 / 6 cells)^2, at most 3e-4.
     assert error.mean() < 1e-3 * size and error.max() < 5e-3 * size, (error.mean() / size, error.max() / size)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What an operator looks for: names of jobs, lists that are searched, what is kept and for how long."""
+"""An operator's tasks: names of jobs, searching lists, and what is kept for how long."""
 import base64
 import os
 import re
@@ -12,7 +12,7 @@ from guarded import Guarded
 from harness import BIN, Daemon, client, main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
-HELD = {"work_reserve": "900T"}  # no job is begun
+HELD = {"work_reserve": "900T"}  # no job begins
 
 
 def body(daemon, seed=1):
@@ -20,7 +20,7 @@ def body(daemon, seed=1):
 
 
 def created(daemon, query, metadata=None):
-    """Begin a resumable upload; its path."""
+    """Create a resumable upload; returns its path."""
     headers = {**TUS, "Upload-Length": str(len(body(daemon)))}
     if metadata is not None:
         headers["Upload-Metadata"] = metadata
@@ -28,14 +28,14 @@ def created(daemon, query, metadata=None):
 
 
 def finished(daemon, where):
-    """Send the bytes of a resumable upload; the document of its job."""
+    """Send the bytes of a resumable upload; returns its job's document."""
     headers = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
     return daemon.job(daemon.request("PATCH", where, body(daemon), headers).expect(204).headers["x-job-id"])
 
 
 # ---- names
 
-@test("a job has the name that its sender gives it, in its document, the list and its events, and keeps it when it runs again")
+@test("a job has the name that its sender gave, in its document, the list and its events, and when it runs again")
 def names():
     with Daemon(devices="cpu", keep_scans="all") as daemon:
         told = daemon.submit(body(daemon), "kind=recon&name=spiral%20knee%20%C3%A9.h5").expect(202).json()
@@ -92,7 +92,7 @@ def job_names():
                 same(b"doe-john" in file.read(), where != "none", f"a name in the store with job-names = {where}")
 
 
-@test("the client sends its file's name, of one scan and of a batch, unless it is told not to")
+@test("the client sends its file's name, for one scan and for a batch, unless told not to")
 def names_by_client(daemon):
     folder = os.path.join(daemon.state, "scans")
     os.mkdir(folder)
@@ -116,7 +116,7 @@ def names_by_client(daemon):
 
 # ---- lists
 
-@test("the list is searched by state, client, name and time, page by page; an entry tells size, duration and why the job failed")
+@test("the list is searched by state, client, name and time; an entry has size, duration and the error")
 def search():
     with Daemon(devices="cpu") as daemon:
         scan = body(daemon)
@@ -159,7 +159,7 @@ def search_of_others():
         same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1, "jobs that are found by time")
 
 
-@test("mrirecon list and show: filters, and columns that stand below each other whatever is in them")
+@test("mrirecon list and show: filters, and columns that are aligned for any content")
 def shown():
     with Daemon(devices="cpu", job_names="jobs") as daemon:
         long = daemon.submit(body(daemon), "kind=recon&name=" + "%C3%A9" * 30, X_Mrirecond_Client="c" * 40).expect(202).json()["id"]
@@ -214,10 +214,10 @@ def status():
         assert "at most any size, until they are deleted" in told, told
 
 
-@test("status of a service that is not ready: the failing checks and why, exit status 1")
+@test("status of a service that is not ready: the failing checks and reasons, exit status 1")
 def status_not_ready():
     with Daemon(devices="cpu") as daemon:
-        with daemon.paused():  # the job does not end, and so the daemon does not, before the client has asked
+        with daemon.paused():  # the job, and so the daemon, does not end before the client has asked
             running = daemon.submit(body(daemon)).expect(202).json()["id"]
             wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
             daemon.process.send_signal(signal.SIGTERM)
@@ -226,10 +226,10 @@ def status_not_ready():
         same(seen.returncode, 1, "exit status")
         assert seen.stdout, seen.stderr
         assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is shutting down", seen.stdout, re.M), seen.stdout
-        daemon.process.send_signal(signal.SIGTERM)  # at once
+        daemon.process.send_signal(signal.SIGTERM)  # ready at once
 
 
-# ---- again
+# ---- running jobs again
 
 @test("failed jobs run again by one command, once, however often it is given and wherever it was interrupted")
 def rerun():
@@ -241,7 +241,7 @@ def rerun():
 
         def made(told):
             return dict(line.split() for line in told.stdout.splitlines())
-        one = made(client(daemon, *words, "--limit", "1"))  # as if it had broken off after one
+        one = made(client(daemon, *words, "--limit", "1"))  # as if it had been interrupted after one
         same(list(one), jobs[3:], "what was run again")
         told = client(daemon, *words)
         again = made(told)
@@ -253,7 +253,7 @@ def rerun():
             same((job["state"], job["priority"], job["parameters"]["group"]), ("succeeded", "urgent", ""), "what became of it")
         same(made(client(daemon, *words)), again, "jobs after a third time")
         same(len(daemon.get("/v1/jobs").json()["jobs"]), 7, "jobs in all")
-        other = made(client(daemon, *words[:-1]))  # another change is another wish
+        other = made(client(daemon, *words[:-1]))  # a different change is a different request
         same(set(other) & set(again) != set() and set(other.values()) & set(again.values()), set(), "jobs that two changes share")
         for identity in other.values():
             daemon.finish(identity)
@@ -300,10 +300,10 @@ def rerun_by_admin():
             same(daemon.request("POST", f"/v1/jobs/{told}/resubmit", headers=headers).expect(202).json()["client"], owner, f"client with {headers}")
 
 
-# ---- what is kept
+# ---- retention
 
 def failed_job(daemon, seed=1):
-    """A job whose file lacks the group that it names."""
+    """A job whose file lacks the group that the job names."""
     told = daemon.submit(body(daemon, seed), "kind=recon&group=nothing").expect(202).json()["id"]
     same(daemon.finish(told)["state"], "failed", "state")
     return told
@@ -340,7 +340,7 @@ def how_full():
         same(metrics["mrirecond_disk_size_bytes"], seen["disk"]["bytes"], "size of the disk")
 
 
-@test("scans of failed and canceled jobs are kept where nothing else is said, those of successes are not")
+@test("scans of failed and canceled jobs are kept by default, those of successful jobs are not")
 def scans_are_kept():
     with Daemon(devices="cpu") as daemon:
         failed, done = failed_job(daemon), daemon.run(body(daemon, 2))["id"]
@@ -350,7 +350,7 @@ def scans_are_kept():
         daemon.request("POST", f"/v1/jobs/{done}/resubmit").problem(409, "scan-not-kept")
 
 
-@test("kept scans give way to uploads, those that ended first before the others, and take half of what uploads may")
+@test("kept scans make room for uploads, oldest end first, and take at most half of the uploads' space")
 def scans_give_way():
     with tempfile.TemporaryDirectory() as folder:
         scan = len(scans.radial().bytes(folder))

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Images go to a PACS, Orthanc on loopback: by C-STORE and STOW-RS, each instance once, whatever is down or killed."""
+"""Images are sent to a PACS (Orthanc on loopback) by C-STORE and STOW-RS, each instance once, whatever is down or
+killed.
+"""
 import contextlib
 import http.client
 import http.server
@@ -21,7 +23,7 @@ PROGRAM, PLUGINS = f"{UNPACKED}/usr/sbin/Orthanc", f"{UNPACKED}/usr/share/orthan
 
 
 class Orthanc:
-    """An Orthanc whose images are in memory's stead in a folder; it can be stopped and started again."""
+    """An Orthanc that stores images in a folder, so that it can be stopped and started again."""
 
     def __init__(self, **settings):
         if not os.path.exists(PROGRAM) or not os.path.exists(f"{PLUGINS}/libOrthancDicomWeb.so") or not shutil.which("storescu"):
@@ -107,7 +109,7 @@ def uid(daemon, job):
     return file[at + 2:at + 2 + length].rstrip(b"\0").decode()
 
 
-@test("C-STORE and STOW-RS: every image arrives, once, and is readable there")
+@test("C-STORE and STOW-RS: every image arrives once, and can be read there")
 def arrives():
     with Orthanc() as pacs, Orthanc() as web:
         with Daemon(destinations=write("both", c_store("pacs", pacs) + stow("web", web.http))) as daemon:
@@ -125,7 +127,7 @@ def arrives():
             same(daemon.job(broken)["deliveries"], [], "deliveries of a job that failed")
 
 
-@test("a PACS that is down gets every image when it is up, by a daemon that was killed meanwhile, each once")
+@test("a PACS that is down gets each image once when it is up, from a daemon that was killed meanwhile")
 def down_and_killed():
     pacs = Orthanc()
     with Daemon(destinations=write("down", c_store("pacs", pacs) + stow("web", pacs.http))) as daemon:
@@ -140,11 +142,11 @@ def down_and_killed():
             same(pacs.instances(), sorted(uid(daemon, job) for job in jobs), "instances")
 
 
-@test("killed while a PACS takes an image: the image is there once")
+@test("killed while a PACS receives an image: the image is there once")
 def killed_amid():
     with Orthanc() as pacs:
         with Daemon(destinations=write("amid", c_store("pacs", pacs))) as daemon:
-            os.kill(pacs.process.pid, signal.SIGSTOP)  # accepts connections, and says nothing
+            os.kill(pacs.process.pid, signal.SIGSTOP)  # accepts connections, but never answers
             job = daemon.submit(SCANS[0]).expect(202).json()["id"]
             sender = wait_until(lambda: daemon.children("mrirecon-send"), "a sender")[0]
             wait_until(lambda: daemon.children("storescu", sender), "storescu")
@@ -156,7 +158,7 @@ def killed_amid():
             same(pacs.instances(), [uid(daemon, job)], "instances")
 
 
-@test("a wrong title of an application entity and a wrong password are refusals for good, with their reasons")
+@test("a wrong application entity title and a wrong password are permanent refusals, with their reasons")
 def refused():
     with Orthanc(AuthenticationEnabled=True, RegisteredUsers={"op": "secret"}) as pacs:
         good, bad = write("login", "op:secret\n"), write("wrong-login", "op:other\n")
@@ -169,7 +171,7 @@ def refused():
             same(pacs.instances(), [uid(daemon, job)], "instances")
 
 
-@test("STOW-RS is judged by the list of what is stored: success without it is none, and a refused instance is told")
+@test("STOW-RS is judged by the list of stored instances: success without it is none; refusals are reported")
 def judged():
     answers = {}
 

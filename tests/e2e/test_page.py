@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""The web page, in a headless Chromium, against a real daemon: sending a scan and seeing its image; a failure, its reason, and
-the same again with one parameter changed; two jobs flipped in one window; progress; series; the keyboard alone; dark and
-light; a restart of the daemon; tokens and roles; ten thousand jobs. Each test ends with nothing in the console, no violation
-of the policy and no request to another origin. time limit: 600 s"""
+"""The web page, in a headless Chromium, against a real daemon: sending a scan and seeing its image; a failure, its
+reason, and running it again with one parameter changed; flipping between two jobs in one window; progress; series; the
+keyboard alone; dark and light; a restart of the daemon; tokens and roles; ten thousand jobs. Each test ends with
+nothing in the console, no violation of the policy and no request to another origin. time limit: 600 s
+"""
 import json
 import os
 import tempfile
@@ -23,7 +24,7 @@ KINDS = os.path.join(os.path.dirname(BIN), "kinds")
 
 
 def browser():
-    """The one browser of this program, started by the first test that needs it."""
+    """The browser of this program, started by the first test that needs it."""
     global BROWSER
     if not os.path.exists(os.path.join(PAGE, "index.html")):
         skip("the page is not built (make web builds it)")
@@ -45,12 +46,12 @@ def row(identity):
 
 
 def shown(page, identity):
-    """Wait until the image of a job is in the window."""
+    """Wait until the window shows a job's image."""
     page.see(f'.stage[data-shown="{identity}"]')
 
 
 def clean(page):
-    """Assert that axe-core finds nothing to object to."""
+    """Assert that axe-core reports no violation."""
     with open(os.path.join(os.path.dirname(PAGE), "..", "..", "web", "node_modules", "axe-core", "axe.min.js")) as file:
         page.evaluate("() => { " + file.read() + " }")
     found = page.evaluate("async () => (await axe.run()).violations.map(({id, nodes}) =>"
@@ -58,7 +59,7 @@ def clean(page):
     same(found, [], "what axe-core objects to")
 
 
-@test("a scan that is dropped becomes a job, and its image is on the screen")
+@test("a scan that is dropped becomes a job, and its image is shown")
 def drop(daemon):
     with browser().page(daemon) as page:
         page.drop_file("knee.h5", radial())
@@ -77,7 +78,7 @@ def drop(daemon):
         same(page.getAttribute(".downloads a:text-matches('^h5')", "href"), f"/v1/jobs/{identity}/results/image?format=h5")
 
 
-@test("a large file is sent as a resumable upload, which goes on after a lost connection")
+@test("a large file is sent as a resumable upload, which continues after a lost connection")
 def resumable(daemon):
     path = os.path.join(FOLDER.name, "large.h5")
     scans.radial(seed=18, spokes=1100, samples=512, coils=8).write(path)
@@ -91,7 +92,7 @@ def resumable(daemon):
         page.see(".job[data-state=succeeded]")
         identity = page.getAttribute(".job", "data-job")
         same(daemon.job(identity)["bytes"], os.path.getsize(path), "size of the job's scan")
-        # That it was an upload, and that the connection was lost on the way:
+        # It was a resumable upload, and the connection was lost on the way:
         upload = daemon.get(f"/v1/uploads/{identity}").expect(200)
         same(upload.headers["content-location"], f"/v1/jobs/{identity}")
         assert any("ERR_CONNECTION_RESET" in line for line in page.trouble()), "no request was refused"
@@ -119,7 +120,7 @@ def failure(daemon):
         same(page.text(".facts tr.changed th"), "traj_units", "the parameter that is marked")
 
 
-@test("a warning's proposal runs the job again at one press")
+@test("a warning's proposal runs the job again with one click")
 def proposal(daemon):
     job = daemon.run(radial(seed=3), "kind=recon&name=plain.h5")
     with browser().page(daemon) as page:
@@ -132,7 +133,7 @@ def proposal(daemon):
         same(daemon.job(page.getAttribute(".job", "data-job"))["parameters"]["traj_units"], "pixel", "traj_units")
 
 
-@test("two jobs are flipped in one window")
+@test("two jobs can be flipped in one window")
 def flip(daemon):
     first, second = (daemon.run(radial(seed=seed), f"kind=recon&name=flip{seed}.h5")["id"] for seed in (4, 5))
     with browser().page(daemon) as page:
@@ -147,7 +148,7 @@ def flip(daemon):
         shown(page, first)
         same(page.text(".stage .which"), "flip4.h5", "whose image it is")
         other = page.grey(".stage canvas")
-        assert other["digest"] != seen["digest"], "the same picture"
+        assert other["digest"] != seen["digest"], "the two pictures are the same"
         same(page.text(".controls .slider:has-text('White') output"), window, "the window's upper end")
         page.press("f")
         shown(page, second)
@@ -171,7 +172,7 @@ def progress():
         with daemon.held("density") as go_on:
             page.click("button:text-is('Run with 3 changes')")
             page.wait("(id) => document.querySelector('.job[data-state=running]')?.dataset.job > id", first)
-            # Steps are told in the list and beside; the bar moves without a reload.
+            # The list and the details name the steps; the bar moves without a reload.
             page.see(".row.selected progress")
             page.wait("() => document.querySelector('.stage.working p').innerText.startsWith('Density, iteration')")
             for number in (1, 2, 3):
@@ -184,7 +185,7 @@ def progress():
         same(daemon.job(identity)["state"], "canceled", "state")
 
 
-@test("a series has a slider of frames, and each frame its image")
+@test("a series has a slider of frames, and shows each frame's image")
 def series(daemon):
     scan = scans.radial(seed=6, spokes=62)
     scan.heads["idx"]["repetition"] = [i // 31 for i in range(62)]
@@ -204,7 +205,7 @@ def series(daemon):
         page.see(".stage[data-frame='0']")
 
 
-@test("coils have a slider, too")
+@test("coils also have a slider")
 def coils(daemon):
     identity = daemon.run(radial(seed=7, coils=3), "kind=recon&name=coils.h5&coils=none&output=complex")["id"]
     with browser().page(daemon) as page:
@@ -234,7 +235,7 @@ def flat(daemon):
 def other_kind():
     page_of = browser()
     with Daemon(web_dir=PAGE, binaries=KINDS) as daemon, page_of.page(daemon) as page:
-        page.drop_file("numbers.csv", b"1,2,2,3\n")  # the ending tells the kind
+        page.drop_file("numbers.csv", b"1,2,2,3\n")  # the extension selects the kind
         page.see(".job[data-state=succeeded]")
         page.see(".plot canvas")
         both = daemon.run(b"1,2,2,3\n", "kind=histogram&results=histogram,counts")["id"]
@@ -245,7 +246,7 @@ def other_kind():
         page.see("text=counts is a file to be downloaded.")
 
 
-@test("the keyboard alone: a job is chosen, run again and deleted")
+@test("by keyboard alone: a job is selected, run again and deleted")
 def keyboard(daemon):
     old, new = (daemon.run(radial(seed=seed), f"kind=recon&name=keys{seed}.h5")["id"] for seed in (9, 10))
     with browser().page(daemon) as page:
@@ -271,7 +272,7 @@ def keyboard(daemon):
         daemon.get(f"/v1/jobs/{again}").problem(404, "not-found")
 
 
-@test("dark and light follow the system, and axe-core objects to neither")
+@test("dark and light follow the system, and axe-core reports no violation in either")
 def themes(daemon):
     scan = scans.radial(seed=2, weights=False)
     scan.traj *= 3.7 / 0.5
@@ -289,7 +290,7 @@ def themes(daemon):
             shown(page, good)
             clean(page)
             grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
-    assert grounds[0] != grounds[1], f"the same background twice: {grounds}"
+    assert grounds[0] != grounds[1], f"both themes have the same background: {grounds}"
 
 
 @test("deliveries: those of a job with the last answer, sent again and elsewhere by the keyboard; failed ones in a list, live, dark and light")
@@ -367,7 +368,7 @@ def filters(daemon):
         page.see(row(bad))
         page.selectOption("[aria-label='State']", "succeeded")
         page.see(row(good))
-        # A job that comes later is admitted, or not, by the same filter.
+        # A job that arrives later passes the same filter or not.
         daemon.run(radial(seed=13), "kind=recon&name=other.h5")
         late = daemon.run(radial(seed=14), "kind=recon&name=thorax-3.h5")["id"]
         page.see(row(late))
@@ -388,12 +389,12 @@ def restart():
         page.see(row(identity) + "[data-state=succeeded]")
 
 
-@test("tokens and roles: nothing without a login; a role that reads sees its jobs and changes none; a logout ends it")
+@test("tokens and roles: nothing without a login; a reading role sees its jobs and changes none; a logout ends it")
 def roles():
     page_of = browser()
     with Guarded(web_dir=PAGE) as daemon, page_of.page(daemon) as page:
         reader, sender = daemon.token["read"], daemon.token["submit"]
-        page.expected = ("401 (Unauthorized)", "ERR_")  # the answers that ask for a login; streams that it ends
+        page.expected = ("401 (Unauthorized)", "ERR_")  # answers that require a login; streams that the logout ends
         page.fill("#token", "wrong")
         page.press("Enter")
         page.see(".login [role=alert]")
@@ -416,7 +417,7 @@ def roles():
                            ".filter((text) => /again|delete|send/i.test(text))"), [], "buttons that change something")
 
 
-@test("ten thousand jobs: only the rows in view are in the document, and the last one is reached")
+@test("ten thousand jobs: the document contains only the rows in view, and the last one can be reached")
 def many(daemon):
     job = daemon.run(b"no scan", "kind=recon&name=one.h5")
     jobs = [{**job, "id": f"{10000 - i:026d}", "name": f"job {i}"} for i in range(10000)]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The plots and tables of docs/experiments.md and docs/notebook/lab-manual.md are those of the measurements beside them."""
+"""The plots and tables of docs/experiments.md and docs/notebook/lab-manual.md match the measurements beside them."""
 import glob
 import json
 import os
@@ -17,7 +17,7 @@ PAGES = ("experiments.md", "notebook/lab-manual.md")
 
 
 def remade(lines):
-    """Names and contents of the pages and the plots that plot.py makes of these lines."""
+    """Names and contents of the pages and plots that plot.py makes from these lines."""
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(os.path.join(folder, "notebook"))
         for page in PAGES:
@@ -40,10 +40,10 @@ def in_step():
     now = contents(DOCS)
     same(sorted(now), ["access.svg", "binning.svg", "depth.svg", "experiments.md", "lab-manual.md", "table.svg"], "files")
     for name, text in remade(LINES).items():
-        assert text == now[name], f"docs: {name} is not that of thesis.jsonl: run tests/bench/plot.py docs/plots/thesis.jsonl docs"
+        assert text == now[name], f"docs: {name} does not match thesis.jsonl: run tests/bench/plot.py docs/plots/thesis.jsonl docs"
 
 
-@test("another measurement changes the page and the plot")
+@test("a different measurement changes the page and the plot")
 def sensitive():
     with open(LINES, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
@@ -57,7 +57,7 @@ def sensitive():
     same(sorted(name for name in now if changed[name] != now[name]), ["access.svg", "experiments.md"], "what has changed")
 
 
-@test("every result that was measured had been compared, and the pages link to plots that exist")
+@test("every measured result was compared with its reference, and the pages link to plots that exist")
 def compared():
     with open(LINES, encoding="utf-8") as file:
         for line in map(json.loads, file):

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Power cuts: the daemon is started on what the disk may hold after any of its syncs; what clients were told still holds.
+"""Power cuts: the daemon is started on the possible disk contents after any of its syncs; every answer to a client
+still holds.
 
-tests/faults/powercut.c notes each sync. The strict disk keeps what was synced and nothing else: names by a sync of their
-folder, bytes by a sync of their file. The eager disk keeps all names and lengths that there were at that moment, and zeros
-for bytes that were not synced (but in uploads/). A real one lies between.
+tests/faults/powercut.c records each sync. The strict disk keeps only what was synced: names by a sync of their folder,
+bytes by a sync of their file. The eager disk keeps all names and lengths of that moment, with zeros for bytes that were
+not synced (except in uploads/). A real disk lies between the two.
 """
 import base64
 import collections
@@ -23,7 +24,7 @@ POINTS = 24  # of each disk
 
 
 class Sync:
-    """One N.sync: what was synced, and {path: (key, is a folder, bytes)} of all that was there."""
+    """One N.sync: what was synced, and {path: (key, is a folder, bytes)} of everything that existed."""
 
     def __init__(self, trace, number):
         with open(f"{trace}/{number}.sync") as file:
@@ -34,8 +35,8 @@ class Sync:
 
 
 def disk(trace, number, strict, target):
-    """Make the folder that a cut after sync `number` may leave."""
-    names, data = {}, {}  # {folder's key: {name: (key, is a folder, bytes)}}, {file's key: path of what it held}
+    """Make the folder that a power cut after sync `number` may leave."""
+    names, data = {}, {}  # {folder's key: {name: (key, is a folder, bytes)}}, {file's key: path of its data}
     for i in range(1, number + 1):
         sync = Sync(trace, i)
         if sync.kind == "file":
@@ -58,15 +59,15 @@ def disk(trace, number, strict, target):
                 if inner in data:
                     with open(data[inner], "rb") as held:
                         file.write(held.read())
-                # Shared memory is no file of a disk. What arrived of a resumable upload is its file's length: it needs a
-                # file system that shows no length before the bytes (ext4's data=ordered, XFS, btrfs).
+                # Shared memory is not on a disk. The file's length is the progress of a resumable upload, which
+                # requires a file system that shows no length before the bytes (ext4's data=ordered, XFS, btrfs).
                 if not strict and not name.endswith("-shm") and os.path.basename(folder) != "uploads":
                     file.truncate(max(size, file.tell()))
     fill(root, target)
 
 
 class Told:
-    """What clients were told, and after how many syncs: from then on it holds."""
+    """The answers that clients got, and the number of syncs before each: from then on it must hold."""
 
     def __init__(self, trace):
         self.trace, self.list = trace, []
@@ -84,13 +85,13 @@ class Told:
 
 
 def begin_upload(daemon):
-    """The id of a new resumable upload."""
+    """Create a resumable upload; returns its id."""
     where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
     return where.rsplit("/", 1)[1]
 
 
 def work(state, trace):
-    """Let a daemon do a little of everything; (what it told, the image)."""
+    """Let a daemon do a little of everything; returns (its answers, the image)."""
     told = Told(trace)
     preload = {"LD_PRELOAD": fault("powercut"), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
     with Daemon(state=state, environment=preload) as daemon:
@@ -111,7 +112,7 @@ def work(state, trace):
         told.note("accepted", identity)
         daemon.finish(identity)
         told.note("succeeded", identity)
-        # A chunk with a checksum, and an upload begun beside it, which takes the names in the folder to the disk.
+        # A chunk with a checksum, beside a newly created upload, whose sync takes the folder's names to the disk.
         identity = begin_upload(daemon)
         with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
             head = {**TUS, "Upload-Offset": 0, "Content-Length": 30000, "Upload-Checksum": "sha1 " + base64.b64encode(hashlib.sha1(BODY[:30000]).digest()).decode()}
@@ -120,7 +121,7 @@ def work(state, trace):
             wait_until(lambda: os.path.exists(f"{state}/uploads/{identity}.chunk"), "the chunk to begin")
             begin_upload(daemon)
             connection.sendall(BODY[20000:30000])
-            assert b" 204 " in connection.recv(1000), "the chunk was not taken"
+            assert b" 204 " in connection.recv(1000), "the chunk was not accepted"
         told.note("arrived", identity, 30000)
         identity = daemon.run(BODY)["id"]
         daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
@@ -129,10 +130,11 @@ def work(state, trace):
 
 
 def holds(daemon, told, image):
-    """Whether all that was told by now is so."""
+    """Check every answer that was given by now."""
     for identity, (bytes_,) in told["arrived"].items():
         offset = int(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).expect(200).headers["upload-offset"])
-        assert offset >= bytes_, f"{bytes_} bytes of an upload had arrived, and {offset} are there"  # more: not told yet
+        # More may be there: not yet answered.
+        assert offset >= bytes_, f"{bytes_} bytes of an upload had arrived, and {offset} are there"
     for identity in told["deleted"]:
         same(daemon.get(f"/v1/jobs/{identity}").status, 404, "answer for a deleted job")
     for identity in told["succeeded"]:
@@ -140,7 +142,7 @@ def holds(daemon, told, image):
     listed = daemon.get("/v1/jobs?limit=100").expect(200).json()["jobs"]
     for identity in told["accepted"]:
         assert identity in [job["id"] for job in listed], f"{identity} was accepted and is lost"
-    for job in listed:  # also those of which nobody was told yet: nothing is half there
+    for job in listed:  # also jobs not yet answered: none is partly there
         job = daemon.finish(job["id"])
         same(job["state"], "succeeded", f"state of {job['id']} ({job['error']})")
         same(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body, image, "image")
@@ -151,7 +153,7 @@ TRACE = {}
 
 def cut(strict):
     if not TRACE:
-        folder = tempfile.mkdtemp(dir=FOLDER.name)  # of its own: the next test tries again where this one fails
+        folder = tempfile.mkdtemp(dir=FOLDER.name)  # temporary: the next test tries again if this one fails
         trace, state = folder + "/trace", folder + "/state"
         os.mkdir(trace)
         os.mkdir(state)
@@ -183,7 +185,7 @@ def strict_disk():
     cut(True)
 
 
-@test("the same on a disk that keeps every name and length, and zeros for what was not synced")
+@test("the same on a disk that keeps every name and length, and zeros for data that were not synced")
 def eager_disk():
     cut(False)
 

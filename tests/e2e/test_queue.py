@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The queue: whose turn it is, what is held, what comes back."""
+"""The queue: its order, holding, admission, and resubmission."""
 import concurrent.futures
 import contextlib
 import datetime
@@ -24,11 +24,11 @@ with open(SCAN, "rb") as file:
 OTHER = scans.radial(seed=62).bytes(FOLDER.name)
 SLOW = scans.slow(seed=64).bytes(FOLDER.name)
 UNWEIGHTED = scans.radial(seed=63, weights=False).bytes(FOLDER.name)
-HELD = {"work_reserve": "900T"}  # more than any disk has: no job is begun
+HELD = {"work_reserve": "900T"}  # more than any disk has: no job begins
 
 
 def began(daemon, identities):
-    """These jobs, in the order in which they began."""
+    """These jobs, in the order in which they started."""
     jobs = [daemon.finish(identity) for identity in identities]
     assert all(job["state"] == "succeeded" for job in jobs), [job["error"] for job in jobs]
     return [job["id"] for job in sorted(jobs, key=lambda job: job["started"])]
@@ -38,7 +38,7 @@ def submit(daemon, query="kind=recon", **headers):
     return daemon.submit(BODY, query, **headers).expect(202).json()["id"]
 
 
-@test("jobs are held while the disk is low, and run when it is not; meanwhile they are taken in, listed and canceled")
+@test("jobs are held while the disk is low, and run afterwards; meanwhile jobs are accepted, listed and canceled")
 def held():
     daemon = Daemon(devices="cpu", **HELD)
     with daemon:
@@ -71,12 +71,12 @@ def fair():
         del daemon.options["work_reserve"]
         daemon.restart()
         order = began(daemon, many + few + [here])
-        # Then the time counts that each job took, which is not the same for all.
+        # From then on the time of each job counts, which is not the same for all.
         same(order[:3], [many[0], few[0], here], "the first of each")
         same([job for job in order if job in many], many, "order of one client's jobs")
 
 
-@test("a small file that keeps its reader busy is stopped, and its sender's next job waits for those of other clients")
+@test("a small file that keeps its reader busy is stopped; its sender's next job waits for those of other clients")
 def busy():
     with tempfile.TemporaryDirectory() as folder:
         scan_files.busy(f"{folder}/bomb", b"TREE\1", 24, 64)
@@ -86,7 +86,7 @@ def busy():
     with Daemon(devices="cpu", decode_time=1) as daemon:
         def send(body, client, query="kind=recon"):
             return daemon.submit(body, query, X_Mrirecond_Client=client).expect(202).json()["id"]
-        with daemon.paused():  # until all are there
+        with daemon.paused():  # until all are submitted
             bombs = [send(bomb, "mallory")]
             wait_until(lambda: daemon.job(bombs[0])["state"] == "running", "the first bomb to begin")
             bombs.append(send(bomb, "mallory"))
@@ -100,7 +100,7 @@ def busy():
         same(order, bombs[:1] + others + bombs[1:], "order in which jobs began")
 
 
-@test("a batch job that has waited long enough goes before a younger urgent one")
+@test("a batch job that has waited long enough runs before a younger urgent one")
 def ageing():
     daemon = Daemon(devices="cpu", priority_ageing=1, **HELD)
     with daemon:
@@ -114,7 +114,7 @@ def ageing():
         same(began(daemon, [urgent, batch]), [batch, urgent], "order")
 
 
-@test("priorities and client names that are none are refused; the client sends and shows a priority")
+@test("invalid priorities and client names are refused; the client sends and shows a priority")
 def priorities(daemon):
     daemon.submit(BODY, "kind=recon&priority=soon").problem(400, "bad-parameter")
     daemon.submit(BODY, "kind=recon&priority=batch&priority=batch").problem(400, "bad-parameter")
@@ -127,7 +127,7 @@ def priorities(daemon):
     same(client(daemon, "submit", SCAN, "--priority", "soon", check=False).returncode, 1, "exit status")
 
 
-@test("a client that has its share of the queue, a full queue, a full spool: 429, 503, 507, each with Retry-After")
+@test("a client over its quota, a full queue, a full spool: 429, 503, 507, each with Retry-After")
 def back_pressure():
     def refused(answer, status, code):
         answer.problem(status, code)
@@ -141,7 +141,7 @@ def back_pressure():
         refused(daemon.submit(BODY, X_Mrirecond_Client="a"), 429, "client-quota")
         submit(daemon, X_Mrirecond_Client="b")
 
-        def rejected():  # counted once the answer has been sent
+        def rejected():  # counted after the answer was sent
             return {key: value for key, value in daemon.metrics().items() if key.startswith("mrirecond_ingest_rejected_total")}
         wait_until(lambda: sum(rejected().values()) >= 3, "the refusals to be counted")
         same(rejected(), {'mrirecond_ingest_rejected_total{reason="client-quota"}': 2, 'mrirecond_ingest_rejected_total{reason="queue-full"}': 1},
@@ -152,11 +152,11 @@ def back_pressure():
         refused(daemon.submit(BODY), 429, "client-quota")
         submit(daemon, X_Mrirecond_Client="other")
         refused(daemon.submit(BODY, X_Mrirecond_Client="third"), 507, "spool-full")
-        # One that does not say how long it is comes to its limit while it arrives, or at its end.
+        # Without a length, the limit is reached during the transfer, or at its end.
         refused(daemon.submit(iter([BODY[:1000], BODY[1000:]]), X_Mrirecond_Client="third"), 507, "spool-full")
 
 
-@test("Retry-After tells how long the queue takes to move: the longer the slower, and with one turn of every client where one has its share")
+@test("Retry-After follows the pace of the queue, and is multiplied by the clients for one over its quota")
 def retry_after():
     def refused(name, status):
         return int(daemon.submit(BODY, X_Mrirecond_Client=name).expect(status).headers["retry-after"])
@@ -172,8 +172,8 @@ def retry_after():
         share = refused("a", 429)
         submit(daemon, X_Mrirecond_Client="c")
         full = refused("d", 503)
-        passed = time.monotonic() - asked  # by so much the queue has stood still for longer
-        assert 2 * (full - 1 - passed) < share <= 2 * full, f"Retry-After: {full} s where the queue is full, {share} s where one of two clients has its share"
+        passed = time.monotonic() - asked  # the queue has stood still longer by this time
+        assert 2 * (full - 1 - passed) < share <= 2 * full, f"Retry-After: {full} s for a full queue, {share} s for one of two clients over its quota"
 
 
 @test("a reload changes quotas and ageing of a running service")
@@ -195,13 +195,13 @@ def reload():
         assert "restart is needed" not in daemon.read_log(), daemon.read_log()
 
 
-# ---- sent twice
+# ---- idempotency
 
 def send(daemon, key, body=BODY, query="kind=recon", **headers):
     return daemon.submit(body, query, Idempotency_Key=key, **headers)
 
 
-@test("a submission that is sent again with its key is answered with the job that there is; other bodies and parameters are not")
+@test("a submission repeated with its key gets the existing job; a different body or parameters are refused")
 def idempotency(daemon):
     first = send(daemon, "one").expect(202)
     again = send(daemon, '"one"').expect(202)
@@ -213,7 +213,7 @@ def idempotency(daemon):
     image = send(daemon, "one", Prefer="wait=60", Accept="image/png").expect(200, "image/png")
     same(image.headers["x-job-id"], first.json()["id"], "job of the image")
     other = send(daemon, "one", X_Mrirecond_Client="somebody-else").expect(202).json()["id"]
-    assert other != first.json()["id"], "two clients share a key"
+    assert other != first.json()["id"], "two clients share a key's job"
     daemon.request("DELETE", f"/v1/jobs/{first.json()['id']}").expect(204)
     assert send(daemon, "one", OTHER).expect(202).json()["id"] != first.json()["id"], "a key outlived its job"
     for key in ("", "a b", "x" * 201, "caf\u00e9".encode().decode("latin-1")):
@@ -231,7 +231,7 @@ def in_flight(daemon):
     wait_until(lambda: send(daemon, "two").status == 202, "the key to be free")
 
 
-@test("keys outlive kill -9: an accepted job is not run twice")
+@test("keys survive kill -9: an accepted job is not run twice")
 def keys_last():
     daemon = Daemon(devices="cpu", **HELD)
     with daemon:
@@ -244,7 +244,7 @@ def keys_last():
         same(daemon.finish(first)["state"], "succeeded", "state")
 
 
-@test("a job that is run again is so once for a key; with other parameters, or for a new submission, the key is taken")
+@test("a job is run again only once per key; with other parameters, or for a new submission, the key is taken")
 def idempotency_of_resubmission():
     with Daemon(devices="cpu", keep_scans="all") as daemon:
         first = daemon.run(BODY)["id"]
@@ -258,14 +258,14 @@ def idempotency_of_resubmission():
         send(daemon, "k").problem(422, "idempotency-key-reused")
         daemon.request("POST", f"/v1/jobs/{second}/resubmit", headers={"Idempotency-Key": "k"}).problem(422, "idempotency-key-reused")
         again("a b").problem(400, "bad-request")
-        assert again("other").expect(202).json()["id"] != second, "two keys have one job"
+        assert again("other").expect(202).json()["id"] != second, "two keys have the same job"
         same(len(daemon.get("/v1/jobs").json()["jobs"]), 3, "jobs")
 
 
-# ---- clients that go away
+# ---- clients that disconnect
 
 def leave(daemon, prefer, body=BODY, query="kind=recon"):
-    """Submit, wait for the job to be there, and go away without an answer; the job's id."""
+    """Submit, wait for the job to exist, and disconnect without an answer; returns the job's id."""
     before = {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]}
     with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
         connection.sendall(f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -276,7 +276,7 @@ def leave(daemon, prefer, body=BODY, query="kind=recon"):
     return new
 
 
-@test("a client that waits and goes away has its job canceled where it asked for that, and only there")
+@test("a client that waits and disconnects has its job canceled only if it asked for that")
 def disconnect():
     daemon = Daemon(devices="cpu", keep_scans="none", **HELD)
     with daemon:
@@ -291,7 +291,7 @@ def disconnect():
         del daemon.options["work_reserve"]
         daemon.restart()
         same([daemon.finish(identity)["state"] for identity in (stays, answer.json()["id"])], ["succeeded"] * 2, "states")
-        with daemon.paused():  # it is not over before
+        with daemon.paused():  # it does not end before that
             running = leave(daemon, "wait=60, cancel-on-disconnect", SLOW, scans.SLOW_QUERY)
             wait_until(lambda: daemon.job(running)["state"] in ("canceling", "canceled"), "its cancellation")
         same(daemon.finish(running)["state"], "canceled", "state of one that ran")
@@ -299,9 +299,9 @@ def disconnect():
         same(daemon.job(image.headers["x-job-id"])["state"], "succeeded", "state of one that was waited for")
 
 
-# ---- deadlines, once more, and no more
+# ---- deadlines, resubmission and retention
 
-@test("a request for a job or its image waits for its end as Prefer says, with the number of jobs ahead")
+@test("a GET of a job or its image waits for the job's end as Prefer says, with the number of jobs ahead")
 def waiting_gets():
     with Daemon(devices="cpu") as daemon, contextlib.ExitStack() as stack:
         stack.enter_context(daemon.paused())
@@ -326,7 +326,7 @@ def waiting_gets():
             canceled = pool.submit(daemon.get, f"/v1/jobs/{behind[0]['id']}/results/image", Prefer="wait=100")
             daemon.request("POST", f"/v1/jobs/{behind[0]['id']}/cancel").expect(202)
             canceled.result().problem(409, "conflict")
-            stack.close()  # the worker goes on
+            stack.close()  # the worker continues
             done = document.result().expect(200)
             same((done.json()["state"], done.json()["ahead"], done.headers["preference-applied"], "retry-after" in done.headers), ("succeeded", None, "wait=100", False), "the end")
             image.result().expect(200, "image/png")
@@ -353,7 +353,7 @@ def deadline():
         same(daemon.finish(in_time)["state"], "succeeded", "state of the other")
 
 
-@test("a job whose scan is kept runs again, with other parameters where they are given")
+@test("a job whose scan is kept runs again, optionally with other parameters")
 def resubmit():
     with Daemon(devices="cpu", keep_scans="failed") as daemon:
         failed = daemon.submit(UNWEIGHTED, "kind=recon&dcf=given&priority=urgent").expect(202).json()["id"]
@@ -362,7 +362,7 @@ def resubmit():
         again = answer.json()
         same(answer.headers["location"], f"/v1/jobs/{again['id']}", "Location")
         same((again["parameters"]["dcf"], again["parameters"]["tolerance"], again["priority"]), ("pipe", 0.01, "urgent"), "what it is")
-        daemon.request("DELETE", f"/v1/jobs/{failed}").expect(204)  # the scan is the other's as well
+        daemon.request("DELETE", f"/v1/jobs/{failed}").expect(204)  # the scan also belongs to the other job
         same(daemon.finish(again["id"])["state"], "succeeded", "state")
         wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "the scan to go")
         daemon.request("POST", f"/v1/jobs/{again['id']}/resubmit").problem(409, "scan-not-kept")
@@ -370,7 +370,8 @@ def resubmit():
         kept = daemon.submit(UNWEIGHTED, "kind=recon&dcf=given").expect(202).json()["id"]
         daemon.finish(kept)
         daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=wrong").problem(400, "bad-parameter")
-        daemon.request("POST", f"/v1/jobs/{kept}/resubmit?output=complex").problem(400, "bad-parameter")  # with the coils=rss that it has
+        # With its own coils=rss.
+        daemon.request("POST", f"/v1/jobs/{kept}/resubmit?output=complex").problem(400, "bad-parameter")
         image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none", headers={"Prefer": "wait=60", "Accept": "image/png"})
         image.expect(200, "image/png")
         wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == len(UNWEIGHTED), "only the scan that is kept to be counted")

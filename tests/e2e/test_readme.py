@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""README.md is true: its commands, in order, in one shell, with the daemon that they start; and no failure leaves an image.png."""
+"""The commands of README.md, in order, in one shell, with the daemon that they start; no failure leaves an image.png.
+"""
 import contextlib
 import os
 import re
@@ -14,7 +15,7 @@ from harness import BIN, ROOT, SLOW, Daemon, free_port, main, same, test
 with open(os.path.join(ROOT, "README.md")) as page:
     FOR_WHOM = page.read().split("## For whom")[1].split("\n## ")[0]
 BLOCKS = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", FOR_WHOM, re.M)]
-# The command, to the end of its block, by which each sends a scan and gets a picture.
+# The command, to the end of its block, with which each file sends a scan and gets a picture.
 SENT_BY = {program: next(re.findall(rf"^{program} .*scan\.h5(?:.|\n)*image\.png.*$", block, re.M) for block in BLOCKS
                          if re.search(rf"^{program} .*scan\.h5", block, re.M))[0] for program in ("mrirecon", "curl")}
 HERE = "127.0.0.1:8080"
@@ -24,7 +25,7 @@ def environment(folder, server):
     return dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", HOME=folder, MRIRECON_SERVER=f"http://{server}")
 
 
-@test("the commands of README.md work as they stand")
+@test("the commands of README.md work unchanged")
 def commands():
     assert len(BLOCKS) >= 3, f"only {len(BLOCKS)} blocks were found"
     inline = re.findall(r"`(mrirecon(?:-worker)? [^`]+)`", FOR_WHOM)
@@ -39,7 +40,7 @@ def commands():
         shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment(folder, server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  text=True, start_new_session=True)
         try:
-            # The daemon stays, and has the shell's output open.
+            # The daemon keeps running, and holds the shell's output open.
             status = shell.wait(SLOW)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -49,12 +50,13 @@ def commands():
         for name, magic in (("image.png", b"\x89PNG"), ("image.nii.gz", b"\x1f\x8b"), ("image.npy", b"\x93NUMPY")):
             with open(f"{folder}/{name}", "rb") as file:
                 assert file.read().startswith(magic), f"{name} is not what it should be"
-        assert not os.path.exists(f"{folder}/answer"), "the answer was not made the image"
+        assert not os.path.exists(f"{folder}/answer"), "the answer was not saved as the image"
         same(len(re.findall(r"^\w{26}  succeeded  recon ", told, re.M)), 5, f"jobs in the list\n{told[-3000:]}\n")
 
 
 def send(program, server, content):
-    """Run the README's command by which a scan of this content is sent; (its exit status, what it and its answer say)."""
+    """Run the README's command that sends a scan, with this content; returns (its exit status, its output and answer).
+    """
     with tempfile.TemporaryDirectory() as folder:
         for name, data in (("scan.h5", content), ("image.png", b"as before")):
             with open(f"{folder}/{name}", "wb") as file:
@@ -71,7 +73,7 @@ def send(program, server, content):
 GOOD = scans.radial().bytes(tempfile.gettempdir())
 
 
-@test("a file that is no scan, a full spool, no daemon: image.png stays as it was, the exit status says so, and a sentence says why")
+@test("a file that is no scan, a full spool, no daemon: image.png is unchanged, with exit status and reason")
 def failures():
     with Daemon() as daemon:
         server = daemon.url.removeprefix("http://")
@@ -89,7 +91,7 @@ def failures():
             assert told[0] != 0 and "spool" in told[1], told
 
 
-@test("a job that takes longer than curl waits: no image.png, and the answer names the job, which goes on")
+@test("a job that takes longer than curl waits: no image.png, and the answer names the job, which continues")
 def slow():
     with Daemon(wait_limit=1) as daemon:
         worker = daemon.worker()

@@ -35,7 +35,7 @@ def vanished():
 @test("requests that end inside their headers leak no memory")
 def broken_headers():
     with Daemon(idle_timeout=1) as daemon:
-        query = b"a=b&" * 5000  # more parameters than libmicrohttpd has room for: it never passes such a request on
+        query = b"a=b&" * 5000  # more parameters than libmicrohttpd has room for, so it never passes such a request on
         lines = (b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n")
 
         def resident():
@@ -54,7 +54,8 @@ def broken_headers():
                         pass
                 connection.close()
             return resident()
-        # A leak of 400 requests of 20 kB would be 8 MB. Sanitizers keep freed memory; there, LeakSanitizer reports leaks.
+        # A leak in 400 requests of 20 kB would be 8 MB. Sanitizers keep freed memory; in their builds LeakSanitizer
+        # reports leaks.
         first, second = send(), send()
         assert second - first < 4 << 20 or sanitized(), f"400 requests took {second - first} bytes"
         same(daemon.run(BODY)["state"], "succeeded", "state of a valid scan submitted afterwards")
@@ -93,7 +94,7 @@ def slow_reader():
             connection.close()
 
 
-@test("300 MB of random bytes: the daemon uses less than 64 MB, and no file of the upload remains once its job is deleted")
+@test("300 MB of random bytes: the daemon uses less than 64 MB, and nothing is left once the job is deleted")
 def large_upload():
     with Daemon() as daemon:
         limit = (512 if sanitized() else 64) << 20  # the sanitizer's shadow memory and quarantine count too
@@ -133,7 +134,7 @@ def small_disk(megabytes):
         os.rmdir(state)
 
 
-@test("a full disk: 507 spool-full, ready again when there is space")
+@test("a full disk: 507 spool-full, and ready again when there is space")
 def full_disk():
     with small_disk(6) as daemon:
         problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
@@ -155,13 +156,13 @@ def full_disk_result():
     with small_disk(48) as daemon:
         with open(f"{daemon.state}/filler", "wb") as file:
             file.write(bytes(30 << 20))
-        # 16 coils of 512 x 512: 34 MB of image from a scan of 0.1 MB.
+        # 16 coils of 512 x 512: an image of 34 MB from a scan of 0.1 MB.
         large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
         job = daemon.submit(large, "kind=recon&coils=none&output=complex").expect(202).json()["id"]
         wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="spool-full"}'] >= 1, "the job to be put back")
         same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
         os.unlink(file.name)
-        # Read from the log: a disk this small removes finished jobs early.
+        # From the log, because a disk this small removes finished jobs early.
         wait_until(lambda: f"job={job} succeeded" in daemon.read_log(), "the job to succeed")
         same(set(re.findall(f"job={job} begins on .*, attempt ([0-9]+)", daemon.read_log())), {"1"}, "attempts")
 
@@ -178,7 +179,7 @@ def twice():
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the first")
 
 
-@test("an unusable state directory and a corrupt job store are refused, with what to do")
+@test("an unusable state directory and a corrupt job store are refused with advice")
 def bad_state():
     os.mkdir(FOLDER.name + "/broken")
     for name in ("file", "broken/jobs.db"):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tests/run itself: what must not pass does not pass."""
+"""tests/run itself: everything that must fail does fail."""
 # time limit: 300 s
 import os
 import subprocess
@@ -11,7 +11,7 @@ FOLDER = tempfile.TemporaryDirectory()
 
 
 def run(text, *words):
-    """The last line, all lines and the exit status of tests/run on one shell script."""
+    """Run tests/run on one shell script; returns the last line, all lines and the exit status."""
     path = os.path.join(FOLDER.name, "program")
     with open(path, "w") as file:
         file.write("#!/bin/sh\n" + text)
@@ -28,14 +28,14 @@ def good():
     assert "no scan here" in text, text
 
 
-@test("cmocka's way of skipping is understood: the reason on the line before")
+@test("cmocka's skips are recognised: the reason is on the line before")
 def cmocka():
     last, text, status = run("echo 1..1; echo no scan here; echo 'not ok 1 # SKIP name'")
     same((last, status), ("0 passed, 0 failed, 1 skipped", 0), "end")
     assert "SKIPPED name: no scan here" in text, text
 
 
-@test("each of these fails: not ok, a short plan, a long one, no plan, exit 1, a signal, words on stderr, too long, no such program")
+@test("each of these fails: not ok, wrong plans, exit 1, a signal, output on stderr, a timeout, no such program")
 def bad():
     for text, says in (("echo 1..1; echo not ok 1 - a", "not ok 1 - a"), ("echo 1..2; echo ok 1 - a", "planned 2"), ("echo 1..1; echo ok 1; echo ok 2", "planned 1"),
                        ("echo ok 1", "no plan"), ("echo 1..1; echo ok 1; exit 1", "exited with 1"), ("echo 1..1; echo ok 1; kill -SEGV $$", "SIGSEGV"),

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""What confines the programs that read files, seen from outside: /proc of the real programs, and files that would lead them elsewhere."""
+"""The confinement of the programs that read files, seen from outside: /proc of the real programs, and files that refer
+to others.
+"""
 import os
 import re
 import shutil
@@ -25,7 +27,7 @@ def made(name):
 
 
 def image_file():
-    """An image file as a worker writes it; 160 x 160 pixels of 4 bytes are more than a pipe holds."""
+    """An image file as a worker writes it; 160 x 160 pixels of 4 bytes exceed the capacity of a pipe."""
     path = made("image.h5")
     if not os.path.exists(path):
         scans.radial(matrix=(160, 160, 1)).write(made("scan.h5"))
@@ -56,7 +58,7 @@ def formats():
         np.testing.assert_array_equal(file["dataset/image_0/data"][...], data)
 
 
-@test("a request of another version of the worker is refused with a sentence")
+@test("a request of another worker version is refused with a sentence")
 def versions():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with open("/dev/null") as file:
@@ -74,7 +76,7 @@ def versions():
 def in_force():
     fifo = made("fifo")
     os.mkfifo(fifo)
-    keep = os.open(fifo, os.O_RDWR)  # a reader that does not read: the codec stops in the middle of its work
+    keep = os.open(fifo, os.O_RDWR)  # a reader that does not read: the codec blocks in the middle of its work
     process = subprocess.Popen([CODEC, "convert", "image", image_file(), "npy", fifo], stderr=subprocess.PIPE)
     try:
         wait_until(lambda: process.poll() is not None or status(process.pid)["Seccomp"] == "2", "seccomp")
@@ -94,7 +96,7 @@ def in_force():
 
 
 def image_that_names(secret, how):
-    """A copy of an image file whose pixels are said to be in the file `secret`."""
+    """A copy of an image file whose pixels refer to the file `secret`."""
     path = made(how + ".h5")
     shutil.copy(image_file(), path)
     with h5py.File(path, "r+") as file:
@@ -116,7 +118,7 @@ def other_files():
     shutil.copy(image_file(), secret)
     for how in ("link", "storage"):
         path = image_that_names(secret, how)
-        with h5py.File(path) as file:  # the file is as good as it looks: h5py follows it
+        with h5py.File(path) as file:  # the file is valid: h5py follows the reference
             assert file["dataset/image_0/data"][...].size
         done = convert(path, "npy", made("stolen.npy"))
         same((done.returncode, os.path.getsize(made("stolen.npy"))), (1, 0), how)
@@ -131,18 +133,18 @@ def worker():
 
 
 def confinement(daemon):
-    """What /readyz says of each worker's landlock."""
+    """The landlock state of each worker, from /readyz."""
     return [worker["landlock"] for worker in daemon.get("/readyz?verbose").expect(200).json()["worker_list"]]
 
 
-@test("code in a daemon's worker can open no file of the state folder or the user, and not the daemon's memory")
+@test("code in a daemon's worker can open no file of the state folder or the user, nor the daemon's memory")
 def intruder():
     state, own, binaries = made("state"), made("letter"), made("installed")
     os.mkdir(state)
     shutil.copytree(BIN, binaries)
     with open(own, "w") as file:
         file.write("private")
-    # The worker opens the GPU's part when it has confined itself.
+    # The worker loads the GPU library after it has confined itself.
     subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-I", ROOT, "-o", binaries + "/mrirecon-gpu.so",
                     os.path.join(ROOT, "tests/e2e/intruder.c")], check=True)
     paths = [state + "/jobs.db", state + "/spool", state + "/results", own, os.path.expanduser("~")]
@@ -156,7 +158,7 @@ def intruder():
         same(set(seen.values()), {"Permission denied"}, f"what became of {seen}")
 
 
-# Runs what follows on a kernel whose call landlock_create_ruleset (444) is not there (38: ENOSYS).
+# Runs a command with a kernel that lacks landlock_create_ruleset (444), which fails with 38 (ENOSYS).
 WITHOUT_LANDLOCK = """import ctypes, os, sys
 seccomp = ctypes.CDLL("libseccomp.so.2")
 seccomp.seccomp_init.restype = ctypes.c_void_p

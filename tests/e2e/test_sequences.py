@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Sequences of requests at random, of several clients: a model knows what each may be answered, and what the jobs are then.
+"""Random sequences of requests of several clients: a model predicts the possible answers, and the states of the jobs.
 
-SEQUENCES_SEED=N runs another sequence, SEQUENCES_STEPS=N a longer one. What fails is told with the seed and the last steps."""
+SEQUENCES_SEED=N runs another sequence, SEQUENCES_STEPS=N a longer one. A failure prints the seed and the last steps."""
 import base64
 import hashlib
 import os
@@ -19,14 +19,14 @@ SEED = int(os.environ.get("SEQUENCES_SEED", "20261121"))
 STEPS = int(os.environ.get("SEQUENCES_STEPS", "300"))
 ROLES = {"alice": "submit", "bob": "submit", "reader": "read", "boss": "admin"}
 TUS = {"Tus-Resumable": "1.0.0"}
-# What a state may be followed by; a worker that dies is not part of this.
+# The states that may follow a state; workers do not die in this test.
 AFTER = {"queued": {"queued", "running", "canceling", *FINAL}, "running": {"running", "canceling", *FINAL}, "canceling": {"canceling", *FINAL}}
 MEDIA = {"h5": ("application/x-hdf5", b"\x89HDF"), "nii.gz": ("application/x-nifti", b"\x1f\x8b"), "png": ("image/png", b"\x89PNG"),
          "npy": ("application/x-npy", b"\x93NUMPY")}
 
 
 class Job:
-    """What is known of a job."""
+    """What the model knows of a job."""
 
     def __init__(self, owner, body, query, key=None):
         self.owner, self.body, self.query, self.key = owner, body, query, key
@@ -39,7 +39,7 @@ class Upload:
 
 
 class Model:
-    """Clients, the daemon's jobs and uploads as far as they are known, and steps that ask and compare."""
+    """Clients, the daemon's jobs and uploads as far as they are known, and steps that send requests and compare."""
 
     def __init__(self, daemon, tokens, rng):
         self.daemon, self.tokens, self.rng = daemon, tokens, rng
@@ -48,10 +48,10 @@ class Model:
         self.bodies = {"good": scans.radial().bytes(folder), "other": scans.radial(matrix=(16, 16, 1), seed=4).bytes(folder),
                        "no weights": scans.radial(weights=False).bytes(folder), "slow": scans.slow().bytes(folder), "garbage": b"no scan at all"}
 
-    # -- asking
+    # -- requests
 
     def ask(self, who, method, path, template, body=None, headers=None, statuses=()):
-        """A request as `who`; its status has to be one of `statuses`, and the answer as the document declares it."""
+        """A request as `who`; its status must be one of `statuses`, and its answer must conform to the document."""
         headers = {**(headers or {}), "Authorization": f"Bearer {self.tokens[who]}"}
         answer = self.daemon.request(method, path, body, headers, timeout=120)
         self.log.append(f"{who}: {method} {path} -> {answer.status}")
@@ -61,7 +61,7 @@ class Model:
         return answer
 
     def some_job(self, who=None):
-        """An id: mostly of a job that is there, else of one that was deleted or never was."""
+        """An id: mostly of an existing job, otherwise of one that was deleted or never existed."""
         if not self.jobs or self.rng.random() < 0.08:
             return self.rng.choice(self.gone)
         own = [identity for identity, job in self.jobs.items() if job.owner == who]
@@ -71,14 +71,14 @@ class Model:
         return thing is not None and (who in (thing.owner, "boss"))
 
     def learn(self, identity, document):
-        """A job's document: its state follows from the one before; what has ended stays as it is."""
+        """A job's document: its state must follow from the one before, and an ended job does not change."""
         job, state = self.jobs[identity], document["state"]
         same((document["id"], document["client"]), (identity, job.owner), "id and client")
         same(document["bytes"], len(self.bodies[job.body]), "bytes")
         if job.document:
             same(document, job.document, f"document of the ended job {identity}")
         assert job.document or state in AFTER[job.state], f"job {identity} was {job.state} and is {state}"
-        if job.canceled:  # the worker may have been done before it heard of it
+        if job.canceled:  # the worker may have finished before the cancel arrived
             assert state in ("canceling", *FINAL), f"job {identity} was canceled and is {state}"
         job.state = state
         if state in FINAL:
@@ -109,7 +109,7 @@ class Model:
         key = self.rng.choice("abcd") if self.rng.random() < 0.3 else None
         before = next((identity for identity, job in self.jobs.items() if key and (job.owner, job.key) == (who, key)), None)
         slow = body == "slow" or any(job.body == "slow" and not job.document for job in self.jobs.values())
-        wait = self.rng.random() < 0.3 and not slow  # nobody waits behind one that takes seconds
+        wait = self.rng.random() < 0.3 and not slow  # so that nobody waits behind one that takes seconds
         if key:
             headers["Idempotency-Key"] = key
         if wait:
@@ -118,9 +118,10 @@ class Model:
         if ROLES[who] == "read":
             statuses = [403]
         elif before and (self.jobs[before].body, self.jobs[before].query) != (body, query):
-            statuses = [200, 202, 409, 415, 422]  # priority and deadline do not count, all else is another request
+            # Priority and deadline do not count, anything else is a different request.
+            statuses = [200, 202, 409, 415, 422]
         elif before and wait:
-            statuses.append(409)  # it was canceled
+            statuses.append(409)  # the job was canceled
         answer = self.ask(who, "POST", f"/v1/jobs?{query}", "/v1/jobs", self.bodies[body], headers, statuses)
         identity = answer.headers.get("x-job-id")
         if not identity:
@@ -130,7 +131,7 @@ class Model:
         if replayed:
             same(identity, before, "the job of a key")
         else:
-            assert identity not in self.jobs and identity not in self.gone, "an id twice"
+            assert identity not in self.jobs and identity not in self.gone, "an id was used twice"
             self.jobs[identity] = Job(who, body, query, key)
         if answer.status in (200, 202):
             self.learn(identity, answer.json())
@@ -178,7 +179,8 @@ class Model:
         if answer.status == 202:
             fresh = answer.json()["id"]
             same(answer.headers["location"], f"/v1/jobs/{fresh}", "Location")
-            self.jobs[fresh] = Job(job.owner, job.body, job.query + "&" + tolerance)  # also where the administrator asked
+            # Also if the administrator requested it.
+            self.jobs[fresh] = Job(job.owner, job.body, job.query + "&" + tolerance)
             self.learn(fresh, answer.json())
 
     def result(self, who):
@@ -223,7 +225,7 @@ class Model:
             self.learn(job["id"], {**job, "report": whole["report"]})
 
     def purge(self, who):
-        time.sleep(0.002)  # older than 0 s is what ended before this millisecond
+        time.sleep(0.002)  # ended more than 0 s ago: before this millisecond
         admin = ROLES[who] == "admin"
         state = self.rng.choice(FINAL)
         answer = self.ask(who, "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs", statuses=[200 if admin else 403])
@@ -312,11 +314,11 @@ class Model:
             who = self.rng.choices(list(ROLES), (5, 4, 1, 2))[0]
             way = self.rng.choices(list(ways), list(ways.values()))[0]
             way(who)
-            if sum(job.document is None for job in self.jobs.values()) > 12:  # slow ones are not to pile up
+            if sum(job.document is None for job in self.jobs.values()) > 12:  # so that slow jobs do not pile up
                 self.settle()
 
     def settle(self):
-        """Slow jobs are canceled, all others waited for."""
+        """Cancel slow jobs, and wait for all others."""
         for identity, job in self.jobs.items():
             if not job.document and job.body == "slow":
                 self.ask("boss", "POST", f"/v1/jobs/{identity}/cancel", "/v1/jobs/{id}/cancel", statuses=[202, 409])
@@ -341,7 +343,7 @@ EXPECTED = {("POST", "/v1/jobs", 200), ("POST", "/v1/jobs", 403), ("POST", "/v1/
             ("GET", "/v1/jobs/{id}/results/{name}", 206), ("PATCH", "/v1/uploads/{id}", 204), ("PATCH", "/v1/uploads/{id}", 460)}
 
 
-@test("requests at random, of four clients: each is answered as the model allows and the document declares, and the daemon keeps nothing")
+@test("random requests of four clients: each is answered as the model allows, and the daemon keeps nothing")
 def sequences():
     with tempfile.TemporaryDirectory() as folder:
         path, tokens = tokens_of(folder)
@@ -350,12 +352,12 @@ def sequences():
             empty = {name for name in daemon.files() if "jobs.db" not in name}
             try:
                 model.run(STEPS)
-                for _ in range(STEPS if STEPS >= 300 else 0):  # what comes when depends on how quick jobs are
+                for _ in range(STEPS if STEPS >= 300 else 0):  # when each step comes depends on the speed of jobs
                     if EXPECTED <= model.seen:
                         break
                     model.run(10)
                 model.settle()
-                for state in FINAL:  # what is purged is gone from the disk
+                for state in FINAL:  # a purged job has no files on the disk
                     time.sleep(0.002)
                     model.ask("boss", "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs", statuses=[200])
                 for identity in list(model.uploads):

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Series in time through the daemon: a moving phantom acquired without a break, divided into images, reconstructed together."""
+"""Series in time through the daemon: a moving phantom acquired without a break, divided into images, reconstructed
+together.
+"""
 import io
 import tarfile
 import tempfile
@@ -36,7 +38,7 @@ def decisions(job):
     return {entry["what"]: entry for entry in job["report"]["decisions"]}
 
 
-@test("frames=8: as many images in time, by count and by time stamps the same")
+@test("frames=8: eight images in time, the same by count and by time stamps")
 def divided(daemon):
     path = simulate("divided")
     job = submitted(daemon, path, f"frames={FRAMES}")
@@ -49,7 +51,7 @@ def divided(daemon):
     assert wide.shape == images.shape and not np.array_equal(wide, images)
 
 
-@test("temporal-tv and llr: each image three times as near to its truth as gridding, and the same bytes again")
+@test("temporal-tv and llr: each image three times as close to its truth as gridding, and the same bytes again")
 def together(daemon):
     truth = f"{FOLDER.name}/truth.npy"
     path = simulate("moving", "--noise", "0.005", "--truth", truth, "--truth-frames", str(FRAMES))
@@ -64,10 +66,10 @@ def together(daemon):
         assert error(images) < alone / 3, f"{method} {error(images):.3f}, adjoint {alone:.3f}"
         told = decisions(job)
         assert "mean of the series" in told["coils"]["reason"] and told["time"]["value"] == "repetition", told
-    assert np.array_equal(images_of(daemon, submitted(daemon, path, f"frames={FRAMES}&method=llr")), images), "other bytes"
+    assert np.array_equal(images_of(daemon, submitted(daemon, path, f"frames={FRAMES}&method=llr")), images), "different bytes"
 
 
-@test("cfl.tar: BART's image.hdr and image.cfl of a series, the same numbers as npy's")
+@test("cfl.tar: BART's image.hdr and image.cfl of a series, with npy's values")
 def bart(daemon):
     job = submitted(daemon, simulate("bart"), f"frames={FRAMES}&coils=adaptive&output=complex")
     answer = daemon.get(f"/v1/jobs/{job['id']}/results/image", Accept="application/x-tar").expect(200, "application/x-tar")
@@ -77,10 +79,10 @@ def bart(daemon):
     sizes = [int(n) for n in header.decode().split("\n")[1].split()]
     same((len(sizes), sizes[:2], sizes[10]), (16, [MATRIX, MATRIX], FRAMES), "dimensions")
     seen = np.frombuffer(data, "<c8").reshape(sizes[::-1]).squeeze()
-    assert np.array_equal(seen, images_of(daemon, job).squeeze()), "other numbers"
+    assert np.array_equal(seen, images_of(daemon, job).squeeze()), "different values"
 
 
-@test("divisions that contradict each other are refused at once; those that the scan cannot give, with a reason")
+@test("contradictory divisions are refused at once; those that do not fit the scan fail with a reason")
 def refused(daemon):
     path = simulate("refused")
     with open(path, "rb") as file:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What systemd asks of a service: readiness, status, signs of life, reload, a socket that is handed over; logs as JSON."""
+"""What systemd expects of a service: readiness, status, watchdog messages, reload, socket activation; logs as JSON."""
 import json
 import os
 import re
@@ -17,7 +17,8 @@ from harness import ROOT, Daemon, fault, main, same, sanitized, skip, test, wait
 
 
 class Manager:
-    """The side of systemd that listens on NOTIFY_SOCKET, all the time: its queue holds few messages, and who sends another waits."""
+    """systemd's side, which always reads NOTIFY_SOCKET: its queue holds few messages, and senders wait if it is full.
+    """
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -64,7 +65,7 @@ def notify():
         same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
 
 
-@test("without a usable device the service manager is told READY all the same: scans are accepted and kept, and /readyz says why")
+@test("without a usable device READY is still sent: scans are accepted and kept, and /readyz says why")
 def no_device():
     class Kept(Daemon):
         def request(self, method, path, *more, **others):
@@ -126,7 +127,7 @@ def reload():
             same([line for line in new if "audit: " not in line], [], "log at level error")
 
 
-@test("a socket passed by the service manager is served")
+@test("a socket passed by the service manager is used")
 def handed():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -150,7 +151,7 @@ def handed():
 
 
 def members(word):
-    """The system calls of a group of systemd's, or the call itself."""
+    """The system calls of one of systemd's groups, or the call itself."""
     if not word.startswith("@"):
         return {word}
     group = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
@@ -159,7 +160,9 @@ def members(word):
 
 
 def unit_calls():
-    """The system calls that the service's unit allows, as systemd reads it; what a sanitizer needs besides, and what root does."""
+    """The system calls that the service's unit allows, as systemd reads it, and those that a sanitizer or root needs in
+    addition.
+    """
     if not shutil.which("systemd-analyze"):
         skip("there is no systemd-analyze here")
     calls = members("@default")
@@ -172,7 +175,7 @@ def unit_calls():
     return calls | ({"ptrace"} if sanitized() else set()) | (set() if os.geteuid() else {"fchown", "capset"})
 
 
-# Runs what follows the names of calls and "--" where any other call kills, or where it is an error (EPERM).
+# Runs a command after the names of calls and "--"; any other call kills it, or fails with an error (EPERM).
 ALLOWED = """import ctypes, os, sys
 seccomp = ctypes.CDLL("libseccomp.so.2")
 seccomp.seccomp_init.restype = ctypes.c_void_p
@@ -190,7 +193,7 @@ def filtered(calls, others, **options):
     return Daemon(devices="cpu", command=[sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"], **options)
 
 
-@test("under the unit's filter of system calls, were any other call death, the service reconstructs, converts and stops")
+@test("under the unit's filter, with any other system call fatal, the service reconstructs, converts and stops")
 def unit_filter():
     with filtered(unit_calls(), "kill") as daemon:
         job = daemon.run(scans.radial().bytes(daemon.state))
@@ -201,7 +204,7 @@ def unit_filter():
 
 
 class Unready(Daemon):
-    """One whose workers do not start: what /readyz says of them is in `why`."""
+    """A daemon whose workers do not start; `why` is what /readyz says about them."""
 
     def request(self, method, path, *more, **others):
         answer = super().request(method, path, *more, **others)
@@ -222,7 +225,7 @@ def refused_calls():
             assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, which it needs to", daemon.why), daemon.why
 
 
-@test("a worker that a filter of system calls killed: the log says so, and how to find the call")
+@test("a worker killed by a filter of system calls: the log reports it, and how to find the call")
 def killed_call():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         os.kill(daemon.worker(), signal.SIGSYS)
@@ -232,7 +235,7 @@ def killed_call():
 
 
 class Journal(Manager):
-    """The socket of systemd's journal, in its native protocol; and a daemon whose stderr is the journal's stream."""
+    """The socket of systemd's journal, in its native protocol, and a daemon whose stderr is the journal's stream."""
 
     def daemon(self, **options):
         stream = 'export JOURNAL_STREAM="$(stat -Lc %d:%i /dev/fd/2)"; exec "$@"'
@@ -246,7 +249,7 @@ class Journal(Manager):
         return [entry["MESSAGE"] for entry in self.read() if fields.items() <= entry.items()]
 
 
-@test("in systemd's journal a line is an entry with the fields JOB, CLIENT and CODE of what it is about")
+@test("in systemd's journal a line is an entry with the fields JOB, CLIENT and CODE")
 def journal_fields():
     with Journal() as journal:
         with journal.daemon() as daemon:
@@ -284,7 +287,7 @@ def json_log():
         wait_until(told, "both jobs' lines")
 
 
-@test("characters of a path neither forge nor break lines of the log, as text and as JSON")
+@test("characters of a path neither forge nor break log lines, as text and as JSON")
 def forged():
     with tempfile.TemporaryDirectory() as folder:
         odd = os.path.join(folder, "a\n2026-01-01T00:00:00.000Z error: forged\x1b[31m\"\\ \udcff" + '"' * 90)
@@ -298,7 +301,7 @@ def forged():
                 assert not options or [json.loads(line) for line in lines], lines
 
 
-@test("a file size limit set on the running daemon: uploads are refused, no process dies, and uploads work when it is lifted")
+@test("a file size limit set on the running daemon: uploads are refused until it is lifted, no process dies")
 def file_size_limit():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         scan = scans.radial().bytes(daemon.state)
@@ -311,7 +314,7 @@ def file_size_limit():
         same(daemon.run(scan)["state"], "succeeded", "state")
 
 
-@test("no core file is written of the daemon or a worker: it would contain scans")
+@test("the daemon and its workers write no core file: it would contain scans")
 def cores(daemon):
     for pid in (daemon.process.pid, daemon.worker()):
         with open(f"/proc/{pid}/limits") as file:

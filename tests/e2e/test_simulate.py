@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Simulated scans of every trajectory, through the daemon, against the phantom they were made of.
+"""Simulated scans of every trajectory, through the daemon, compared with the phantom that they were made from.
 
-A fully sampled, density-compensated adjoint is the phantom as k-space up to its edge shows it (with Gibbs ringing, which the
-truth has as well): the plan asks for an NRMSE below 0.06 inside the mask.
+A fully sampled, density-compensated adjoint equals the phantom limited to the sampled k-space (the truth has the same
+Gibbs ringing); its NRMSE must be below 0.06 inside the mask.
 """
 import io
 import os
@@ -40,12 +40,12 @@ def from_phantom(trajectory, matrix, query):
         path = simulate(trajectory, "--trajectory", trajectory, "--matrix", str(matrix), "--coils", "1", "--truth", truth)
         seen, _ = submitted(daemon, path, query)
         expected = np.abs(np.load(truth)).reshape(seen.shape[2:])
-        # Inside the mask: where there is something, and one pixel around it.
+        # The mask: pixels inside the object, and one pixel around it.
         mask = expected > 0.01 * expected.max()
         for axis in range(3):
             if mask.shape[axis] > 1:
                 mask = mask | np.roll(mask, 1, axis) | np.roll(mask, -1, axis)
-        # Fully sampled means: for the ellipsoid that the field of view holds. Towards its corners spokes are too far apart.
+        # Fully sampled refers to the ellipsoid inside the field of view. Towards its corners spokes are too far apart.
         place = np.indices(mask.shape) - np.reshape(np.array(mask.shape) // 2, (-1,) + (1,) * mask.ndim)
         mask &= sum((place[a] / (mask.shape[a] / 2)) ** 2 for a in range(mask.ndim) if mask.shape[a] > 1) < 1
         error = scans.nrmse(seen[0, 0], expected, mask, fit=True)
@@ -57,7 +57,7 @@ for test_trajectory, test_matrix in TRAJECTORIES:
     test(f"{test_trajectory}: dcf=auto gives the phantom")(from_phantom(test_trajectory, test_matrix, "kind=recon"))
 
 
-@test("few spokes: iterative methods come nearer to the phantom than the adjoint, and report their iterations")
+@test("few spokes: iterative methods are closer to the phantom than the adjoint, and report their iterations")
 def iterative(daemon):
     truth = f"{FOLDER.name}/few-truth.npy"
     path = simulate("few", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "20", "--noise", "0.005", "--truth", truth)
@@ -87,7 +87,7 @@ def coils_and_noise(daemon):
     assert errors[1] > errors[0] * 1.05, errors
 
 
-@test("the asymmetric phantom comes out unflipped")
+@test("the asymmetric phantom is not flipped")
 def asymmetric(daemon):
     truth = f"{FOLDER.name}/asymmetric-truth.npy"
     path = simulate("asymmetric", "--trajectory", "radial", "--matrix", "96", "--coils", "1", "--phantom", "asymmetric", "--truth", truth)
@@ -98,7 +98,7 @@ def asymmetric(daemon):
         assert scans.nrmse(seen[0, 0, 0], turned, fit=True) > 2 * right, "a flipped phantom fits as well"
 
 
-@test("the same command makes the same scan, another seed other noise")
+@test("the same command makes the same scan, another seed different noise")
 def repeatable():
     words = ("--trajectory", "golden", "--matrix", "32", "--coils", "2", "--noise", "0.1")
     def content(path):
@@ -110,7 +110,7 @@ def repeatable():
     assert content(simulate("c", *words, "--seed", "7")) != first, "another seed gave the same noise"
 
 
-@test("a scan that cannot be written to its end leaves no file")
+@test("a scan that cannot be written completely leaves no file")
 def cut_off():
     def limited(limit):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails
@@ -118,7 +118,7 @@ def cut_off():
 
     with tempfile.TemporaryDirectory() as folder:
         words = [f"{BIN}/mrirecon", "simulate", "--trajectory", "radial", "--matrix", "64", "--coils", "8", "--out", f"{folder}/scan.h5"]
-        for limit in (1 << 10, 64 << 10, 512 << 10):  # in the file's head, in a batch of acquisitions, in a later one
+        for limit in (1 << 10, 64 << 10, 512 << 10):  # in the file's header, in a batch of acquisitions, in a later one
             done = subprocess.run(words, preexec_fn=lambda: limited(limit), capture_output=True, text=True, timeout=120)
             same(done.returncode, 1, f"exit status ({done.stderr!r})")
             assert "scan.h5" in done.stderr and "cannot be written: File too large" in done.stderr, done.stderr
@@ -134,7 +134,7 @@ def wrong():
         done = client(None, "simulate", *words, "--out", path, check=False)
         same(done.returncode, 2, f"exit status of {words} ({done.stderr})")
         assert len(done.stderr) > 20, done.stderr
-        assert not os.path.exists(path), "a file was made"
+        assert not os.path.exists(path), "a file was created"
 
 
 if __name__ == "__main__":

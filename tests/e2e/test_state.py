@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A job store that is cut off, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
+"""A job store that is truncated, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
 import glob
 import os
 import shutil
@@ -16,7 +16,7 @@ BODY = scans.radial(seed=31).bytes(FOLDER.name)
 
 
 def tool(state, action):
-    """--check-state or --repair-state: (exit status, what it printed)."""
+    """Run --check-state or --repair-state; returns (exit status, output)."""
     done = subprocess.run([os.path.join(BIN, "mrirecond"), f"--{action}-state", "--state-dir", state], capture_output=True, text=True, timeout=SLOW)
     return done.returncode, done.stdout + done.stderr
 
@@ -28,7 +28,7 @@ def refused(state, says):
 
 
 class State:
-    """A state folder with jobs that succeeded and jobs that wait, as kill -9 leaves it. Copies of it are what tests damage."""
+    """A state folder with jobs that succeeded and jobs that wait, as kill -9 leaves it. Tests damage copies of it."""
 
     def __init__(self):
         self.folder = os.path.join(FOLDER.name, "state")
@@ -37,7 +37,7 @@ class State:
         try:
             self.done = [daemon.run(BODY)["id"] for _ in range(2)]
             self.image = daemon.get(f"/v1/jobs/{self.done[0]}/results/image?format=npy").expect(200).body
-            os.kill(daemon.worker(), signal.SIGSTOP)  # the queue stays as it is
+            os.kill(daemon.worker(), signal.SIGSTOP)  # the queue does not change
             self.waiting = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(60)]
         finally:
             daemon.kill()
@@ -52,7 +52,7 @@ STATE = []
 
 
 def damaged():
-    """A fresh copy whose store is one file, without a log."""
+    """A new copy whose store is a single file, without a write-ahead log."""
     if not STATE:
         STATE.append(State())
     path = STATE[0].copy()
@@ -73,7 +73,7 @@ def all_end(state, path, lost=()):
                 same(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body, state.image, "image")
 
 
-@test("a sound folder: --check-state says so, changes nothing, and --repair-state neither; not beside a daemon")
+@test("a sound folder: --check-state says so, --repair-state changes nothing; neither runs beside a daemon")
 def sound():
     _, path = damaged()
     before = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True) if os.path.isfile(name)}
@@ -92,7 +92,7 @@ def sound():
     assert status == 1 and "--state-dir" in text, (status, text)
 
 
-@test("a store cut off in the middle: refused with advice or found by --check-state; repaired, what can be read runs, the rest is kept aside")
+@test("a truncated store: refused with advice, or found by --check-state; repaired, the readable part runs")
 def cut_off():
     state, path = damaged()
     size = os.path.getsize(path + "/jobs.db")
@@ -103,7 +103,7 @@ def cut_off():
     repaired(state, path)
 
 
-@test("garbage over pages of the store: found; repaired, the rows of other pages run, the scans of the lost ones are kept aside")
+@test("garbage in pages of the store: found; repaired, other pages' rows run, scans of lost rows are set aside")
 def garbage():
     state, path = damaged()
     size = os.path.getsize(path + "/jobs.db")
@@ -125,7 +125,7 @@ def repaired(state, path):
     db.close()
     lost = set(state.done + state.waiting) - there
     print(f"# {len(there)} jobs were read, {len(lost)} lost their row")
-    assert there and lost, "the damage hit everything or nothing"
+    assert there and lost, "the damage affected all rows or none"
     found = {os.path.basename(name).split(".")[0] for name in glob.glob(path + "/found-*/0*")}
     assert lost <= found, f"neither row nor file of {lost - found}"
     all_end(state, path, lost)
@@ -135,7 +135,7 @@ def everything(path):
     return [path] + [os.path.join(folder, name) for folder, folders, names in os.walk(path) for name in folders + names]
 
 
-@test("garbage all over, or no store beside scans: refused, nothing removed; repaired, all files are kept aside, and are the folder's owner's whoever repairs")
+@test("garbage everywhere, or no store: refused, nothing removed; repaired, the owner's files are set aside")
 def nothing_left():
     for missing in (True, False):
         state, path = damaged()
@@ -147,7 +147,7 @@ def nothing_left():
         before = sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results"))
         refused(path, "--repair-state")
         same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before, "files after a refused start")
-        owner = 12345 if os.geteuid() == 0 else os.geteuid()  # root repairs what is the service's
+        owner = 12345 if os.geteuid() == 0 else os.geteuid()  # root repairs a folder that belongs to the service
         for each in everything(path):
             os.chown(each, owner, -1)
         same(tool(path, "check")[0], 3, "status of --check-state")
@@ -160,7 +160,7 @@ def nothing_left():
             same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
 
 
-@test("a store of a newer version: refused by all three, and left alone")
+@test("a store of a newer version is refused by all three, and unchanged")
 def newer():
     _, path = damaged()
     with sqlite3.connect(path + "/jobs.db") as db:
@@ -172,7 +172,7 @@ def newer():
         assert status == 1 and "Run the newer program" in text, (status, text)
 
 
-@test("jobs of an earlier version, which spelt auto as 0 and -1: those that wait run, and all are told in today's words")
+@test("jobs of an earlier version, with 0 and -1 for auto: waiting ones run, and all are shown in today's words")
 def former_spellings():
     state, path = damaged()
     with sqlite3.connect(path + "/jobs.db") as db:
@@ -186,7 +186,7 @@ def former_spellings():
             same([job["parameters"][name] for name in ("width", "oversampling", "encoding")], ["auto"] * 3, f"parameters of {identity}")
 
 
-@test("missing scans and results: found; repaired, what has its scan runs again, what has none fails with the reason")
+@test("missing scans and results: found; repaired, jobs with scans run again, others fail with the reason")
 def missing_files():
     state, path = damaged()
     with open(f"{path}/spool/{state.waiting[0]}", "r+b") as file:
@@ -219,14 +219,14 @@ def begun(daemon, end):
     return identity
 
 
-@test("resumable uploads: sound ones are left alone; damaged ones are found and stay, are mended or kept aside by --repair-state, and the rest goes on")
+@test("resumable uploads: sound ones are unchanged; --repair-state repairs damaged ones or sets them aside")
 def uploads():
     path = tempfile.mkdtemp(dir=FOLDER.name)
     names = ("sound", "long", "gone", "note", "chunk", "open", "leftover")
     with Daemon(state=path) as daemon:
         ids = {name: begun(daemon, 20000) for name in names}
     folder = path + "/uploads"
-    os.truncate(f"{folder}/{ids['leftover']}", 0)  # as a kill leaves it while an upload is begun
+    os.truncate(f"{folder}/{ids['leftover']}", 0)  # as after a kill while an upload is created
     os.unlink(f"{folder}/{ids['leftover']}.json")
     status, text = tool(path, "check")
     same(status, 0, f"status of --check-state ({text})")
@@ -246,17 +246,17 @@ def uploads():
     same(status, 3, f"status of --check-state ({text})")
     for name in names:
         assert (ids[name] in text) == (name not in ("sound", "leftover")), (name, text)
-    with Daemon(state=path) as daemon:  # a start takes none of it away
+    with Daemon(state=path) as daemon:  # a start removes none of it
         assert "is damaged and stays" in daemon.read_log(), daemon.read_log()
     assert os.path.getsize(f"{folder}/{ids['long']}") == 20000 + len(BODY) and os.path.exists(f"{folder}/{ids['note']}"), os.listdir(folder)
-    assert not os.path.exists(f"{folder}/{ids['leftover']}"), "the leftover is still there"
+    assert not os.path.exists(f"{folder}/{ids['leftover']}"), "the leftover was not removed"
 
     status, text = tool(path, "repair")
     same(status, 0, f"status of --repair-state ({text})")
     same(tool(path, "check")[0], 0, "status of --check-state afterwards")
     found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
     same(found, {f"{ids[name]}.upload{ending}" for name in ("long", "note") for ending in ("", ".json")}, "what was kept aside")
-    assert not glob.glob(path + "/jobs.db.damaged-*"), "a sound job store was written anew"
+    assert not glob.glob(path + "/jobs.db.damaged-*"), "a sound job store was rewritten"
     mode = os.stat(f"{folder}/{ids['open']}")
     same((mode.st_mode & 0o777, os.stat(f"{folder}/{ids['open']}.json").st_uid), (0o600, os.stat(path).st_uid), "mode, and owner of the note")
     with Daemon(state=path) as daemon:
@@ -268,11 +268,11 @@ def uploads():
 
 
 def found(state):
-    """What was kept aside: its paths."""
+    """The paths that were set aside."""
     return sorted(glob.glob(state + "/found-*/0*"))
 
 
-@test("a log that was overwritten, and a kill: jobs whose rows are lost leave their scans aside, told in log, metric and --check-state")
+@test("an overwritten log, and a kill: scans of lost rows are set aside; log, metric and --check-state report it")
 def overwritten_log():
     with Daemon(expect_trouble=True) as daemon:
         os.kill(daemon.worker(), signal.SIGSTOP)
@@ -285,7 +285,7 @@ def overwritten_log():
         daemon.restart()
         there = {job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]}
         aside = {os.path.basename(path).split(".")[0]: path for path in found(daemon.state)}
-        assert there and len(aside) > 1, f"{len(there)} rows were left, {len(aside)} scans kept aside: nothing was lost"
+        assert there and len(aside) > 1, f"{len(there)} rows were left, {len(aside)} scans were set aside: nothing was lost"
         same(sorted(there) + sorted(aside), sorted(ids), "jobs that are there, and scans kept aside")
         log = next(line for line in daemon.read_log().splitlines() if "found-" in line)
         assert f"{len(aside)} scans and 0 results without a job" in log and "README" in log, log
@@ -306,7 +306,7 @@ def overwritten_log():
         wait_until(lambda: not found(daemon.state) and daemon.metrics()["mrirecond_found_files"] == 0, "what was kept aside for more than 30 days to be removed")
 
 
-@test("a leftover after a clean stop was never accepted, and is removed; after a kill it is kept aside, what had not arrived is not")
+@test("leftovers after a clean stop are removed; after a kill they are set aside, but not incomplete uploads")
 def leftovers():
     names = {f"{number}.part" if part else number: part for number, part in (("01m000000000000000000000aa", False), ("01m000000000000000000000bb", True))}
     for clean in (True, False):
@@ -326,7 +326,7 @@ def leftovers():
             same(os.listdir(daemon.state + "/spool"), [], "files of the spool")
 
 
-@test("a job store that is removed while it is in use: nothing more is accepted, /readyz says so, all jobs are saved, and run when that is put in place")
+@test("a job store removed while in use: no job is accepted, /readyz says so, all run when it is restored")
 def removed_in_use():
     for names in (("jobs.db", "jobs.db-wal", "jobs.db-shm"), ("jobs.db-wal",)):
         with Daemon(expect_trouble=True) as daemon:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""TLS: where it is required, what is spoken, and how certificates are replaced."""
+"""TLS: where it is required, which versions are accepted, and how certificates are replaced."""
 import http.client
 import json
 import os
@@ -20,7 +20,7 @@ from harness import BIN, Daemon, Response, client, main, same, test, wait_until
 
 
 def certificate(folder, name):
-    """A certificate of its own for localhost, and its key."""
+    """A certificate for localhost, and its key."""
     paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "60",
                     "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]],
@@ -53,7 +53,7 @@ def outside():
             same(start("--check-config", "--state-dir", state, *options).returncode, 2, f"exit status of --check-config with {options}")
         sound = start("--check-config", "--listen", "0.0.0.0:0", "--state-dir", state, "--tls-certificate", crt, "--tls-key", key, "--tokens", tokens)
         same((sound.returncode, sound.stderr), (0, ""), "exit status and errors of --check-config with what is right")
-        assert not os.path.exists(state), "the state folder was made"
+        assert not os.path.exists(state), "the state folder was created"
 
 
 @test("the client reports a server without TLS")
@@ -62,7 +62,7 @@ def plain(daemon):
     assert told.returncode == 1 and "its address begins with http://" in told.stderr, told.stderr
 
 
-@test("TLS: only with its certificate, 1.2 or newer, authenticated encryption only; SIGHUP loads a new certificate and keeps open connections")
+@test("TLS: 1.2 or newer, authenticated encryption only; SIGHUP loads a new certificate and keeps connections")
 def tls():
     with tempfile.TemporaryDirectory() as folder:
         first, second = certificate(folder, "first"), certificate(folder, "second")
@@ -108,7 +108,8 @@ def tls():
                 plain.close()
             old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max", "1.2"]
             same(subprocess.run(old, capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
-            for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):  # by a client that would take anything
+            # By a client that would accept anything.
+            for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):
                 anything = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
                 same(subprocess.run(anything, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, spoken, f"whether {version} is spoken")
             for suite, taken in (("ECDHE-ECDSA-AES128-SHA", False), ("ECDHE-ECDSA-AES256-SHA", False), ("ECDHE-ECDSA-AES128-SHA256", False),
@@ -139,7 +140,7 @@ def tls():
             daemon.request("GET", "/livez").expect(200)
 
 
-@test("an expired certificate, one of another key, or a key that everybody can read does not replace a good one; if none is good, the start fails with the reason")
+@test("an expired certificate, a wrong key, or a readable key replaces no good one; without one no start")
 def ended():
     with tempfile.TemporaryDirectory() as folder:
         good, over, other = (certificate(folder, name) for name in ("good", "over", "other"))
@@ -183,14 +184,14 @@ def ended():
             assert "warning: the certificate ended 24 hours ago: clients refuse it" in daemon.read_log(), daemon.read_log()
 
 
-@test("replaced certificates are freed with the last connection that uses them: 300 reloads do not grow the service")
+@test("replaced certificates are freed with their last connection: 300 reloads do not grow the service")
 def many_reloads():
     with tempfile.TemporaryDirectory() as folder:
         crt, key = certificate(folder, "one")
         with open(crt) as file:
             chain = file.read() * 16
         with open(crt, "w") as file:
-            file.write(chain)  # as long as one may be, so that one which stays can be seen
+            file.write(chain)  # as long as possible, so that one that is not freed is noticed
 
         class Encrypted(Daemon):
             def request(self, method, path, body=None, headers=None, timeout=120):
@@ -215,7 +216,7 @@ def many_reloads():
                 with open(f"/proc/{self.process.pid}/statm") as file:
                     return int(file.read().split()[1]) * 4096
 
-        # Else a sanitizer keeps what was freed.
+        # Otherwise a sanitizer keeps freed memory.
         frees = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"}
         with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, header_timeout=600, idle_timeout=600, environment=frees) as daemon:
             held = daemon.connected()
@@ -231,8 +232,8 @@ def many_reloads():
             same(held.getresponse().status, 200, "status for who is connected with the first certificate")
             held.close()
             daemon.request("GET", "/livez").expect(200)
-            # 300 that stay are 6 MiB, and 12 with sanitizers.
-            assert grown < 3 << 20, f"300 reloads took {grown >> 10} KiB"
+            # 300 that are not freed take 6 MiB, and 12 with sanitizers.
+            assert grown < 3 << 20, f"300 reloads used {grown >> 10} KiB"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from harness import Daemon, client, main, same, test, wait_until
 def reload(daemon):
     with open(daemon.tokens) as file:
         text = file.read()
-    assert not any(token[4:] in text for token in daemon.token.values()), "a token stands in the file"
+    assert not any(token[4:] in text for token in daemon.token.values()), "the file contains a token"
     same(stat.S_IMODE(os.stat(daemon.tokens).st_mode), 0o600, "mode of the tokens")
     daemon.token["new"] = new_token(daemon.tokens, "mri3", "read")
     daemon.as_("new", "GET", "/v1/jobs").problem(401, "unauthorized")
@@ -55,7 +55,7 @@ def edited():
             daemon.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {second}"}).expect(200)
 
 
-@test("the client shows its token")
+@test("the client sends its token")
 def by_client(daemon):
     path = os.path.join(daemon.state, "scan.h5")
     scans.radial().write(path)
@@ -82,7 +82,7 @@ def malformed_tokens(daemon):
         assert not wrong or wrong.split()[1].strip('"')[4:12] not in problem["detail"], problem
 
 
-@test("the client names the fault of a token file")
+@test("the client names the error in a token file")
 def token_files(daemon):
     token = os.path.join(daemon.state, "token")
     for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: spaces or quotes"),

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""docs/tutorial.md is true: its commands, in order, in one shell, with a daemon that they start themselves. So is the script of
+"""The commands of docs/tutorial.md, in order, in one shell, with a daemon that they start themselves; and the script of
 docs/data.md.
 
-TUTORIAL_PICTURES=docs/tutorial copies the pictures that the page shows from what its commands made.
+TUTORIAL_PICTURES=docs/tutorial copies the pictures that the page shows from the commands' output.
 """
 import contextlib
 import os
@@ -22,7 +22,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
 PICTURES = sorted(set(re.findall(r"\(tutorial/(\w+\.png)\)", TEXT)))
 
 
-@test("every command of docs/tutorial.md works as it stands, and makes the pictures that the page shows")
+@test("every command of docs/tutorial.md works unchanged, and makes the pictures that the page shows")
 def commands():
     assert len(BLOCKS) >= 8 and len(PICTURES) >= 5, f"only {len(BLOCKS)} blocks and {len(PICTURES)} pictures were found"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Uploads that break off and go on (tus 1.0), across restarts and kills; digests of bodies (RFC 9530)."""
+"""Uploads that are interrupted and resumed (tus 1.0), across restarts and kills; digests of bodies (RFC 9530)."""
 import base64
 import concurrent.futures
 import email.utils
@@ -65,7 +65,8 @@ def pieces(daemon):
     same(answer.headers["content-location"], f"/v1/jobs/{identity}")
     job = daemon.finish(identity)
     same((job["state"], job["parameters"]["tolerance"], job["bytes"], job["priority"]), ("succeeded", 1e-4, len(body), "batch"))
-    same(offset_of(daemon, where), len(body), "offset of an upload that is a job")  # for a client that missed the last answer
+    # For a client that missed the last answer.
+    same(offset_of(daemon, where), len(body), "offset of an upload that is a job")
     same(os.listdir(os.path.join(daemon.state, "uploads")), [], "files of uploads")
     wait_until(lambda: used(daemon) == 0, "the spool to be empty")
 
@@ -79,7 +80,7 @@ def options(daemon):
     assert int(answer.headers["tus-max-size"]) > 0
 
 
-@test("every answer tells the version of tus, refusals of another one which it is")
+@test("every answer has the version of tus; refusals of another version state it")
 def version(daemon):
     where = create(daemon, b"x" * 10)
     for method, headers, status in (("PATCH", {"Upload-Offset": "0", **BYTES}, 412), ("HEAD", {"Tus-Resumable": "0.2.2"}, 412), ("HEAD", {}, 200),
@@ -100,7 +101,7 @@ def metadata(daemon):
         daemon.request("POST", "/v1/uploads", headers={**TUS, "Upload-Length": "10", "Upload-Metadata": wrong}).problem(400, "bad-request")
 
 
-@test("a POST with X-HTTP-Method-Override is what that says; elsewhere it is a POST")
+@test("X-HTTP-Method-Override in a POST sets the method for uploads; elsewhere it is ignored")
 def override(daemon):
     where = create(daemon, b"x" * 10)
     headers = {**TUS, **BYTES, "Upload-Offset": "0", "X-HTTP-Method-Override": "PATCH"}
@@ -114,7 +115,7 @@ def override(daemon):
     daemon.request("POST", f"/v1/jobs/{job}", headers={"X-HTTP-Method-Override": "DELETE"}).problem(405, "method-not-allowed")
 
 
-@test("an interrupted connection keeps the received bytes; the upload continues from there")
+@test("a broken connection keeps the received bytes; the upload continues from there")
 def broken(daemon):
     body = scan(daemon, 2)
     where = create(daemon, body)
@@ -170,7 +171,7 @@ def too_many(daemon):
 
 
 def chunked(daemon, where, body, piece):
-    """The status line of a PATCH at 0 in chunks of `piece` bytes, whose length nobody announced."""
+    """The status line of a PATCH at 0, sent in chunks of `piece` bytes without an announced length."""
     with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
         head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
         pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at:at + piece]), body[at:at + piece]) for at in range(0, len(body), piece))
@@ -178,9 +179,9 @@ def chunked(daemon, where, body, piece):
         return connection.recv(200).split(b"\r\n")[0]
 
 
-@test("a refused chunk that exceeds the announced length becomes no job, not even if its first bytes are a complete scan")
+@test("a refused chunk that exceeds the announced length becomes no job, even if it begins with a complete scan")
 def too_many_is_no_job():
-    with Daemon(devices="cpu", upload_lifetime=4) as daemon:  # every 4 s complete uploads are looked for
+    with Daemon(devices="cpu", upload_lifetime=4) as daemon:  # every 4 s there is a search for complete uploads
         body = scan(daemon)
         refused, whole = lasting(daemon, create(daemon, body)), lasting(daemon, create(daemon, body))
         assert b" 413 " in chunked(daemon, refused, body + b"EXTRA", len(body))
@@ -192,7 +193,7 @@ def too_many_is_no_job():
 
 
 def lasting(daemon, where):
-    """This upload, whose last byte seems to have come in ten minutes: it does not expire before one comes."""
+    """This upload, with a time of its last byte ten minutes ahead: it does not expire before one arrives."""
     later = time.time() + 600
     os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (later, later))
     return where
@@ -202,7 +203,7 @@ def begin(daemon, length, client):
     return daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})
 
 
-@test("one client may have 256 unfinished uploads, across restarts; another client may still create one, as may the first when one has ended")
+@test("a client may have 256 unfinished uploads, across restarts; another client may still create one")
 def bound_of_a_client():
     with Daemon(devices="cpu") as daemon:
         first = begin(daemon, 1, "many").expect(201).headers["location"]
@@ -228,7 +229,7 @@ def bound_of_all():
         assert "2048" in begin(daemon, 1, "another").problem(503, "queue-full")["detail"]
 
 
-@test("an upload to which nothing comes gives back the room that it has reserved, keeps what arrived, and takes room again when it goes on")
+@test("an idle upload releases the space that it reserved, keeps what arrived, and reserves again on resuming")
 def reservation():
     with Daemon(devices="cpu", upload_lifetime=8, spool_limit=1000000) as daemon:
         body = scan(daemon)
@@ -244,7 +245,7 @@ def reservation():
         where, *seen = while_reserved(reserved, lambda where, *_: daemon.request("DELETE", where, headers=TUS).expect(204))
         same(seen, [True, 204, 507], "whether blocks were reserved, statuses of an append and of a submission")
         wait_until(lambda: used(daemon) == 50000, "the reservation to end")
-        assert os.stat(path(where)).st_blocks * 512 < 100000, "the blocks are still taken"
+        assert os.stat(path(where)).st_blocks * 512 < 100000, "the blocks are still allocated"
         same(offset_of(daemon, where), 50000, "offset")
         same(daemon.run(body)["state"], "succeeded", "state")
         wait_until(lambda: used(daemon) == 50000, "the job's scan to be removed")
@@ -265,7 +266,7 @@ def reservation():
 
 
 def while_reserved(look, undo):
-    """What look() gives within the 4 s for which a reservation lasts at least; what it gives later says nothing."""
+    """The result of look() within the 4 s for which a reservation lasts at least; a later result means nothing."""
     while True:
         begun = time.monotonic()
         seen = look()
@@ -285,7 +286,7 @@ def empty_expires(daemon):
     daemon.request("DELETE", where, headers=TUS).expect(204)
 
 
-@test("a wrong creation is refused before a byte is sent")
+@test("an invalid creation is refused before a byte is sent")
 def creation(daemon):
     before = used(daemon)
     daemon.request("POST", "/v1/uploads?kind=recon", headers={"Upload-Length": "5"}).problem(412, "tus-version")
@@ -298,7 +299,7 @@ def creation(daemon):
     same(used(daemon), before, "reserved bytes")
 
 
-@test("an upload can be removed; its bytes are released, and its address is unknown")
+@test("an upload can be removed; its space is released, and its address is unknown")
 def termination(daemon):
     before = used(daemon)
     where = create(daemon, b"x" * 5000)
@@ -339,7 +340,7 @@ def killed():
         wait_until(lambda: used(daemon) == 0, "the spool to be empty")
 
 
-@test("uploads that nothing is added to expire, and free the spool")
+@test("uploads that receive nothing expire, and free the spool")
 def expiry():
     with Daemon(devices="cpu", upload_lifetime=3) as daemon:
         body = scan(daemon)

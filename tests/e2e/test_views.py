@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One slice of a result as PNG: the pixels against the npy format, windows, sizes, what is refused, what is kept."""
+"""One slice of a result as PNG: pixels compared with the npy format, windows, sizes, refusals, caching."""
 import io
 import os
 import threading
@@ -36,12 +36,12 @@ def grey(values, low, high):
 
 
 def close(seen, expected, what):
-    """The file keeps float32, so a value at a rounding edge may be one step off."""
+    """The file has float32 values, so a value at a rounding edge may differ by one step."""
     same(seen.shape, expected.shape, f"shape of {what}")
-    assert abs(seen - expected).max() <= 1, f"{what} is off by {abs(seen - expected).max()}"
+    assert abs(seen - expected).max() <= 1, f"{what} differs by {abs(seen - expected).max()}"
 
 
-@test("a slice of a frame and channel in a window of values is that of the npy format")
+@test("a slice of a frame and channel in a window of values equals that of the npy format")
 def slices(daemon):
     path, values = volume(daemon)  # [frame][coil][z][y][x]
     for z in range(MATRIX[2]):
@@ -56,7 +56,7 @@ def slices(daemon):
     assert view(daemon, path, "channel=1&slice=5&window=0%25,100%25").max() > 100, "the window's upper end is not the largest value"
 
 
-@test("size shrinks a slice by averaging, and enlarges nothing")
+@test("size shrinks a slice by averaging, and never enlarges")
 def sizes(daemon):
     path, values = volume(daemon)
     plane = values[0, 0, 2]
@@ -81,7 +81,7 @@ def refusals(daemon):
     daemon.get(f"{path}?slice=..%2f").problem(400, "bad-parameter")
 
 
-@test("a view is kept, has an ETag, and is the job's: beyond 64 the oldest goes; all go with the job")
+@test("a view is cached, has an ETag, and belongs to the job: beyond 64 the oldest is removed")
 def kept(daemon):
     path, _ = volume(daemon)
     identity = path.split("/")[3]
@@ -101,14 +101,14 @@ def kept(daemon):
     for size in range(1, 66):
         daemon.get(f"{path}?size={size}").expect(200)
     same(len(there()), 64, "views that are kept")
-    assert not any("s1_c0" in name for name in there()), "the oldest stayed"
+    assert not any("s1_c0" in name for name in there()), "the oldest view was not removed"
     same(kept_bytes() - others, sum(os.path.getsize(f"{folder}/{name}") for name in os.listdir(folder)), "bytes that are counted")
     daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
     wait_until(lambda: not os.path.exists(folder), "the folder's removal")
     same(kept_bytes(), others, "bytes that are counted after the removal")
 
 
-@test("concurrent requests for one view share one conversion; a killed daemon converts it again")
+@test("concurrent requests for one view share a conversion; after a kill it is converted again")
 def shared():
     with Daemon(devices="cpu") as daemon:
         path, _ = volume(daemon)
@@ -122,7 +122,7 @@ def shared():
         daemon.kill()
         identity = path.split("/")[3]
         name = next(name for name in os.listdir(f"{daemon.state}/results/{identity}") if "z33" in name)
-        # As a crash in the middle leaves it: beside the folders, and no file.
+        # As a crash half way leaves it: beside the folders, and no file.
         os.rename(f"{daemon.state}/results/{identity}/{name}", f"{daemon.state}/results/.{identity}.{name}")
         daemon.restart()
         same(daemon.get(f"{path}?slice=3&size=33").expect(200).body, answers[0].body, "the view, made again")

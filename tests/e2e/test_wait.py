@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A request that waits for a job is woken by its end, also where the job ends while the request begins to wait."""
+"""A request that waits for a job is woken by its end, also if the job ends while the request begins to wait."""
 import concurrent.futures
 import contextlib
 import os
@@ -8,17 +8,17 @@ import tempfile
 import scans
 from harness import Daemon, fault, main, same, test, wait_until
 
-PATIENCE = 120  # seconds; a lost wake-up would answer after the 600 s that the request asks for
+PATIENCE = 120  # seconds; with a lost wake-up the answer would take the 600 s that the request asks for
 
 
 def states(daemon):
-    """Of all jobs, by a look at the store that latelook.so does not stop."""
+    """The states of all jobs, from the store and without a look-up that latelook.so stops."""
     return [job["state"] for job in daemon.get("/v1/jobs").json()["jobs"]]
 
 
 @contextlib.contextmanager
 def ended_after_the_look(**headers):
-    """The answer to a GET of a job, in a future, whose look at the store saw the job run, and which went on after its end."""
+    """The answer, in a future, to a GET of a job that saw the job run in the store and continued after its end."""
     with tempfile.TemporaryDirectory() as folder:
         hold = folder + "/hold"
         environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": hold, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
@@ -42,7 +42,7 @@ def end_before_the_wait():
         same(answer.result().expect(200).json()["state"], "succeeded", "state")
 
 
-@test("a job that ends while its document is made is told as ended, not as running without progress")
+@test("a job that ends while its document is made is reported as ended, not as running without progress")
 def end_during_the_document():
     with ended_after_the_look() as answer:
         job = answer.result().expect(200).json()

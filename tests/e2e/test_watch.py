@@ -53,12 +53,12 @@ def jobs(daemon):
 
 
 def put(source, where, name):
-    """A copy that appears under its name at once, as a scanner's software or rsync makes it."""
+    """Copy a file so that it appears complete under its name, as scanner software or rsync does."""
     shutil.copy(source, f"{where}/.{name}")
     os.rename(f"{where}/.{name}", f"{where}/{name}")
 
 
-@test("scans become images as they arrive; one that was sent half is sent again when it is whole, one that is replaced becomes another image")
+@test("scans become images as they arrive; a partial scan is sent again when complete, a replaced one is new")
 def arriving(daemon):
     where, before = tempfile.mkdtemp(dir=FOLDER.name), jobs(daemon)
     with watching(daemon, where, "dcf=given") as watch:
@@ -85,9 +85,9 @@ def arriving(daemon):
     same(sorted(os.listdir(f"{where}/images")), ["A.png", "a.png", "b.png", "batch.state"], "images")
 
 
-@test("killed, or left by its server and its folder, a watch goes on where it was: no scan is done twice")
+@test("killed, or without its server or folder, a watch resumes where it was: no scan is done twice")
 def broken_off():
-    daemon = Daemon(devices="cpu", port=free_port(), work_reserve="900T")  # nothing is begun
+    daemon = Daemon(devices="cpu", port=free_port(), work_reserve="900T")  # no job begins
     with daemon:
         where = tempfile.mkdtemp(dir=FOLDER.name)
         put(GOOD, where, "a.h5")
@@ -107,13 +107,13 @@ def broken_off():
             wait_until(lambda: len(watch.saved) == 2, "both images")
             same(jobs(daemon), 2, "jobs of two scans")
             same(watch.end(signal.SIGINT), 130, "exit status")
-        with watching(daemon, where, "dcf=given") as watch:  # what an earlier run has done stays done
+        with watching(daemon, where, "dcf=given") as watch:  # an earlier run's results stay done
             put(OTHER, where, "c.h5")
             wait_until(lambda: watch.saved, "the third image")
             same((watch.saved, jobs(daemon)), ([f"{where}/images/c.png"], 3), "saved, and jobs")
 
 
-@test("a watch that could never work ends at once, with the reason")
+@test("a watch that can never work ends at once, with the reason")
 def refused(daemon):
     where = tempfile.mkdtemp(dir=FOLDER.name)
     for words, status, says in (([f"{where}/none"], 1, "cannot be"), ([where, "dcf=wrong"], 1, "bad-parameter"), ([where, "dcf"], 2, "PARAM=VALUE"),

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""The web page's files: media types, compressed forms, ETags, caching, policy, the way from "/", and what is not served."""
+"""The web page's files: media types, compressed forms, ETags, caching, policy, the redirect from "/", and paths that
+are not served.
+"""
 import gzip
 import os
 import shutil
@@ -38,7 +40,7 @@ def start():
     return Daemon(devices="cpu", web_dir=folder())
 
 
-@test("every file has its media type, a policy, a strong ETag, and how long it may be kept")
+@test("every file has its media type, a policy, a strong ETag, and a cache lifetime")
 def files(daemon):
     for name, media in (("index.html", "text/html"), ("app-ABCD2345.js", "text/javascript"), ("style-Q2345678.css", "text/css"),
                         ("icon.svg", "image/svg+xml"), ("licences.txt", "text/plain"), ("odd.bin", "application/octet-stream")):
@@ -56,7 +58,7 @@ def files(daemon):
     same(daemon.get("/ui/").expect(200, "text/html").body, FILES["index.html"], "/ui/")
 
 
-@test("the coding is the one that the browser prefers, each with an ETag of its own; 304 for a known one")
+@test("the coding is the one that the browser prefers, each with its own ETag; 304 for a known one")
 def codings(daemon):
     path, seen = "/ui/app-ABCD2345.js", {}
     for accepted, coding in (("gzip, deflate, br", "br"), ("gzip", "gzip"), ("br;q=0.5, gzip;q=0.8", "gzip"), ("*", "br"), ("GZIP;q=1.0", "gzip"),
@@ -75,7 +77,7 @@ def codings(daemon):
         daemon.get(path, Accept_Encoding=coding or "", If_None_Match='"other"').expect(200)
 
 
-@test("'/' leads a browser to the page, and gives others the document")
+@test("'/' redirects a browser to the page, and gives others the document")
 def home(daemon):
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
     for path in ("/", "/ui"):
@@ -110,7 +112,7 @@ def as_it_was():
         same(daemon.get("/ui/").expect(200).body, FILES["index.html"], "after the folder was removed")
 
 
-@test("the page needs no token, what it shows does")
+@test("the page needs no token, its data do")
 def guarded():
     with Guarded(web_dir=folder()) as daemon:
         daemon.get("/ui/").expect(200, "text/html")
@@ -119,7 +121,7 @@ def guarded():
         daemon.get("/v1/jobs").problem(401, "unauthorized")
 
 
-@test("a service without the page says how to get it, and serves all else; a wrong web-dir is told at the start")
+@test("a service without the page says how to get it, and serves all else; a wrong web-dir is an error at the start")
 def without():
     programs = tempfile.mkdtemp(dir=FOLDER.name)
     for name in os.listdir(BIN):

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """mrirecon-worker run, on real and simulated scans. mrirecon-worker serve: test_worker_serve.py.
 
-Tolerances: of simulated scans served.TOLERANCE; of real scans the tolerance asked for, as NRMSE after one scale is fitted.
+Tolerances: served.TOLERANCE for simulated scans; the requested tolerance for real scans, as NRMSE after fitting one
+scale.
 """
 import json
 import os
@@ -29,7 +30,7 @@ def worker(*words, status=0):
 
 
 def run(scan, *parameters, out="npy"):
-    """Run on a scan or a path; (array of the npy, report)."""
+    """Run on a scan or a path; returns (array of the npy, report)."""
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
         path = scan if isinstance(scan, str) else scan.write(f"{folder}/scan.h5")
         worker("run", "--device", "cpu", "--in", path, "--out", f"{folder}/image.{out}", "--report", f"{folder}/report.json", *parameters)
@@ -50,7 +51,7 @@ def real(name, tolerance):
     def against_reference():
         image, report = run(real_scan(f"{name}_weights.h5"), "dcf=given", "coils=rss", f"tolerance={tolerance:g}")
         close(image, reference(name), tolerance, fit=True)
-        # The scale is part of the contract: nothing is divided by anything.
+        # The scale is part of the contract, so no factor is fitted.
         close(image, reference(name), tolerance)
         same([d["value"] for d in report["decisions"] if d["what"] == "dcf"], ["given"], "dcf")
 
@@ -62,7 +63,7 @@ for scan_name in REAL:
 
 @test("a scan without weights gives, with computed ones, the image of the given weights")
 def automatic():
-    # The scans' own weights come from the same formulas, with other rules at the centre and the end of a readout.
+    # The scans' own weights come from the same formulas, with different rules at the centre and the end of a readout.
     for name, limit in (("phantom_spiral_8ch", 0.01), ("lung_kooshball_1ch", 0.01), ("cardiac_radial_12ch", 0.01)):
         image, report = run(real_scan(f"{name}.h5"), "dcf=auto")
         decided = [d["value"] for d in report["decisions"] if d["what"] == "dcf"]
@@ -106,10 +107,10 @@ def threads():
     first, _ = run(scan, "--threads", 1)
     for count in (2, 3):
         again, _ = run(scan, "--threads", count)
-        assert (first.view(np.uint32) == again.view(np.uint32)).all(), f"{count} threads give other bits than one"
+        assert (first.view(np.uint32) == again.view(np.uint32)).all(), f"{count} threads give different bits than one"
 
 
-@test("one run writes every format; the report tells where the time went")
+@test("one run writes every format; the report has the time of each step")
 def formats():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
         path = scans.radial().write(f"{folder}/scan.h5")
@@ -184,7 +185,7 @@ def interrupted():
         words = [parameter for parameter in scans.SLOW_QUERY.split("&") if not parameter.startswith("kind=")]
         process = subprocess.Popen([WORKER, "run", "--in", path, "--out", f"{folder}/image.npy", *words],
                                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        # Once the decoder has come and gone, or the process has threads: it is past its start.
+        # Once the decoder has come and gone, or the process has threads, its start is over.
         wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1 or process.poll() is not None, "the job to run")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=SLOW)

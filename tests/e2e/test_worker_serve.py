@@ -26,7 +26,7 @@ def served():
             served.job(f"job-{number}", scan.write(f"{folder}/scan-{number}.h5"), out, ["png", "npy"], tolerance="1e-5")
             done, progress = served.answer(f"job-{number}")
             same(done["type"], "done", f"answer {done}")
-            fractions = [round(p["fraction"], 9) for p in progress]  # sums of shares, in more than one order
+            fractions = [round(p["fraction"], 9) for p in progress]  # sums of parts, in different orders
             assert fractions == sorted(fractions) and fractions and 0 <= fractions[0] and fractions[-1] <= 1, fractions
             same(sorted(os.listdir(out)), ["image.h5", "image.npy", "image.png"], "files")
             image = np.load(f"{out}/image.npy")
@@ -38,7 +38,7 @@ def served():
             assert done["report"]["stages"]["write"] > 0, done["report"]
 
 
-@test("serve: what results will take is known before they are computed: more than there may be is refused, more than there is room for put back")
+@test("serve: results' size is known before they are computed: over the limit refused, without room requeued")
 def served_room():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         scan = scans.radial(matrix=(512, 512, 1)).write(f"{folder}/scan.h5")
@@ -63,7 +63,7 @@ def served_room():
             same(os.path.getsize(f"{folder}/{number}/image.h5"), 0, "bytes written")
 
 
-@test("serve: a job that fails is answered with its problem, and the worker goes on")
+@test("serve: a job that fails is answered with its problem, and the worker continues")
 def served_failure():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         bad = scans.radial()
@@ -80,7 +80,7 @@ def served_failure():
                 same(failed["error"]["acquisition_index"], 5, "acquisition")
         served.send(type="job", id="y", kind="recon", parameters={}, formats=[])
         same(served.answer("y")[0]["type"], "failed", "a job without files")
-        # Results that are too few or too many, of no known form, read-only, or on a full disk.
+        # Too few or too many results, of unknown formats, read-only, or on a full disk.
         for paths, flags, formats, code in ((["a.h5"], os.O_RDWR, ["h5", "png"], "bad-request"), (["b.h5", "b.png"], os.O_RDWR, ["h5"], "bad-request"),
                                             (["c.jpg"], os.O_RDWR, ["jpg"], "bad-request"), (["d.h5"], os.O_RDONLY, ["h5"], "io-error"),
                                             (["e.h5", "/dev/full"], os.O_RDWR, ["h5", "npy"], "spool-full")):
@@ -92,7 +92,7 @@ def served_failure():
         same(served.answer("z")[0]["type"], "done", "the next job")
 
 
-@test("serve: a job of thousands of iterations is told ten times a second at most, without the daemon being slowed by it")
+@test("serve: a job of thousands of iterations is reported at most ten times a second, without being slowed")
 def served_progress():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         scan = scans.radial(weights=False).write(f"{folder}/scan.h5")
@@ -147,7 +147,7 @@ def served_ahead():
             file.write(scan.bytes(folder)[:3000])
         slowly = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))
 
-        def descriptors():  # memory may be set aside for one scan
+        def descriptors():  # memory may be preallocated for one scan
             links = []
             for path in glob.glob(f"/proc/{served.process.pid}/fd/*"):
                 with contextlib.suppress(FileNotFoundError):
@@ -155,7 +155,7 @@ def served_ahead():
             aside = [link for link in links if "memfd:mrirecon-scan" in link]
             return len(links) - min(len(aside), 1)
 
-        def used_up(before):  # a decoder is used once: that it is gone says that a scan was read
+        def used_up(before):  # a decoder is used once, so its end shows that a scan was read
             wait_until(lambda: not set(before) <= set(served.decoders()), "a scan to be read")
         served.ready(2)
         before_all = descriptors()
@@ -164,7 +164,8 @@ def served_ahead():
                 served.job("first", first, f"{folder}/first-{identity}", **slowly)
                 while served.receive()["type"] != "progress":
                     pass
-            before = served.ready(1 if first else 2)  # beside a job one is kept ready, or two that were begun before it
+            # Beside a job one decoder is pre-started, or two that were started before it.
+            before = served.ready(1 if first else 2)
             served.prepare(identity, path)
             used_up(before)
             if first:
@@ -177,9 +178,10 @@ def served_ahead():
                 continue
             same(answer["type"], "done", f"answer {answer}")
             report = answer["report"]
-            assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report  # the end of the reading may lie behind the begin of the job
+            # The reading may end after the job has begun.
+            assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report
             close(np.load(f"{folder}/{identity}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
-        # Hints that are forgotten, replaced, too late, or of another job than the one that comes.
+        # Hints that are forgotten, replaced, too late, or of a different job than the next one.
         for round_ in range(3):
             for identity in ("x", "y", "z"):
                 served.prepare(identity, large if round_ % 2 else good)
@@ -218,7 +220,7 @@ def served_computed_ahead():
         close(np.load(f"{folder}/same/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
         same(len(content("same", "image.h5")), len(content("plain", "image.h5")), "size of the native file")
         assert 0 < done["report"]["ahead_seconds"] <= done["report"]["seconds"] + done["report"]["stages"]["write"], done["report"]
-        # What was computed is of no use: other files are asked for, or there is no room for them, or the job does not come.
+        # The computed results cannot be used: other formats are requested, there is no room, or the job does not begin.
         prepare("others", ())
         served.job("others", path, f"{folder}/others", ["npy"], tolerance="1e-5")
         done = served.answer("others")[0]
@@ -236,7 +238,7 @@ def served_computed_ahead():
         same(content("another", "image.npy"), content("plain", "image.npy"), "bytes of the image")
 
 
-@test("serve: a long job that is computed before it begins reports its progress from then on, and can be canceled")
+@test("serve: a long job that is computed before it begins reports progress from its begin, and can be canceled")
 def served_computed_ahead_slowly():
     slowly = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
@@ -255,9 +257,9 @@ def served_computed_ahead_slowly():
         same(served.answer("quick")[0]["type"], "done", "the job that interrupts")
 
 
-@test("serve: a scan too large to be read ahead beside a job is read once more when its own job begins")
+@test("serve: a scan too large to be prefetched beside a job is read again when its own job begins")
 def served_ahead_memory():
-    # Flat, the scan takes some 0.6 MB: more than a quarter of the limit, and less than the limit.
+    # The flat scan takes about 0.6 MB: more than a quarter of the limit, and less than the limit.
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served("--memory", "1500000") as served:
         scan = scans.radial(spokes=60, samples=96, coils=10)
         path = f"{folder}/scan.mrd"  # not HDF5, where samples stay in the file
@@ -274,7 +276,7 @@ def served_ahead_memory():
         close(np.load(f"{folder}/job/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
 
 
-@test("serve: a job that waits for a long scan is canceled, also where reading began ahead")
+@test("serve: a job that waits for a long scan is canceled, also if reading began ahead")
 def served_ahead_cancel():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         scans.radial(matrix=(64, 64, 1), spokes=8000, samples=512, coils=8, weights=True).write(f"{folder}/large.h5")
@@ -286,7 +288,7 @@ def served_ahead_cancel():
             served.send(type="cancel", id=f"job-{number}")
             answer = served.answer(f"job-{number}")[0]
             canceled += answer["type"] == "failed" and answer["error"]["code"] == "canceled"
-        assert canceled, "none was canceled in time"
+        assert canceled, "no job was canceled in time"
         scans.radial().write(f"{folder}/small.h5")
         served.job("after", f"{folder}/small.h5", f"{folder}/after")
         same(served.answer("after")[0]["type"], "done", "the next job")

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """How exact the images are: accuracy.py [BIN [DATA]], two tables in Markdown, and what they were computed on.
 
-Real scans against their exact double-precision sums (DATA, default ../shared/data/mri; left out where absent), and simulated, fully
-sampled ones against the phantom itself inside the sampled disc or ball. NRMSE, one scale fitted.
+Real scans against their exact double-precision sums (DATA, default ../shared/data/mri; left out where absent), and
+simulated, fully sampled ones against the phantom itself inside the sampled disc or ball. NRMSE, one scale fitted.
 """
 import json
 import os
@@ -14,7 +14,8 @@ import numpy as np
 
 BIN, DATA = (sys.argv[1:] + ["build/bin", "../shared/data/mri"][len(sys.argv) - 1:])[:2]
 SCANS = ["phantom_spiral_8ch", "cardiac_radial_12ch", "lung_kooshball_1ch"]
-SIMULATED = [("radial", "128"), ("golden", "128"), ("spiral", "128"), ("stack-of-stars", "48"), ("kooshball", "48"), ("cones", "48")]
+SIMULATED = [("radial", "128"), ("golden", "128"), ("spiral", "128"), ("stack-of-stars", "48"), ("kooshball", "48"),
+             ("cones", "48")]
 
 
 devices = set()
@@ -23,7 +24,8 @@ devices = set()
 def worker(folder, scan, *parameters):
     """The image [z, y, x] and the report."""
     image, report = f"{folder}/image.npy", f"{folder}/report.json"
-    subprocess.run([f"{BIN}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", image, "--report", report, *parameters],
+    subprocess.run([f"{BIN}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", image, "--report",
+                    report, *parameters],
                    check=True)
     with open(report) as file:
         told = json.load(file)
@@ -53,7 +55,8 @@ with tempfile.TemporaryDirectory() as tmp:
         for name in SCANS:
             truth, cells = np.fromfile(f"{DATA}/{name}.ref.f32", "<f4").astype("f8"), []
             for tolerance in tolerances:
-                got, report = worker(tmp, f"{DATA}/{name}_weights.h5", "dcf=given", "matrix=encoded", f"tolerance={tolerance}")
+                got, report = worker(tmp, f"{DATA}/{name}_weights.h5", "dcf=given", "matrix=encoded",
+                                     f"tolerance={tolerance}")
                 error = nrmse(got.ravel(), truth, slice(None))
                 cells.append(f"{error:.1e} ({report['kernel_width']}, {report['oversampling']:.2f})")
             row(name, *cells)
@@ -63,8 +66,8 @@ with tempfile.TemporaryDirectory() as tmp:
     row(*["---"] * 4)
     for kind, matrix in SIMULATED:
         scan, truth_file, cells = f"{tmp}/scan.h5", f"{tmp}/truth.npy", []
-        subprocess.run([f"{BIN}/mrirecon", "simulate", "--trajectory", kind, "--matrix", matrix, "--coils", "1", "--truth", truth_file,
-                        "--out", scan], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([f"{BIN}/mrirecon", "simulate", "--trajectory", kind, "--matrix", matrix, "--coils", "1",
+                        "--truth", truth_file, "--out", scan], check=True, stdout=subprocess.DEVNULL)
         truth = np.load(truth_file).astype("f8")
         for method in methods:
             got, report = worker(tmp, scan, f"dcf={method}", "tolerance=1e-4")

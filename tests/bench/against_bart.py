@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Whole processes side by side: `bart nufft -a -P` (Debian's package bart) and `mrirecon-worker run`, the same adjoint of the same samples.
+"""Whole processes side by side: `bart nufft -a -P` (Debian's package bart) and `mrirecon-worker run`, the same adjoint
+of the same samples.
 
-against_bart.py [BIN] [REPEATS]: one JSON line a case: wall-clock medians (files in the page cache), peak memory, and the relative l2
-distance of each image from a double sum at 200 pixels of the first coil, one complex scale fitted. Our process reads ISMRMRD through
-the sandboxed decoder; BART maps its own raw format.
+against_bart.py [BIN] [REPEATS]: one JSON line a case: wall-clock medians (files in the page cache), peak memory, and
+the relative l2 distance of each image from a double sum at 200 pixels of the first coil, one complex scale fitted. Our
+process reads ISMRMRD through the sandboxed decoder; BART maps its own raw format.
 """
 import json
 import os
@@ -34,14 +35,16 @@ def write_cfl(path, array):
 LAUNCH = """
 import os, sys, time
 start = time.monotonic()
-child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ,
+                        file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
 _, status, usage = os.wait4(child, 0)
 print(time.monotonic() - start, usage.ru_maxrss / 1024, status)
 """
 
 
 def measure(command):
-    answer = subprocess.run([sys.executable, "-S", "-c", LAUNCH, *command], check=True, capture_output=True, text=True).stdout
+    answer = subprocess.run([sys.executable, "-S", "-c", LAUNCH, *command], check=True, capture_output=True,
+                            text=True).stdout
     seconds, mib, status = answer.split()
     if status != "0":
         raise SystemExit(f"{command[0]} failed")
@@ -54,7 +57,8 @@ def distance(image, k, data, shape):
     at = np.stack([rng.integers(0, n, 200) for n in shape])
     got = np.array([image[tuple(i)] for i in at.T])
     r = [a - n // 2 for a, n in zip(at[::-1], shape[::-1])]  # x, y, z
-    exact = np.array([np.exp(2j * np.pi * sum(k[:, d] * r[d][p] for d in range(k.shape[1]))) @ data for p in range(200)])
+    exact = np.array([np.exp(2j * np.pi * sum(k[:, d] * r[d][p] for d in range(k.shape[1]))) @ data
+                      for p in range(200)])
     scale = np.vdot(got, exact) / np.vdot(got, got)
     return float(np.linalg.norm(scale * got - exact) / np.linalg.norm(exact))
 
@@ -66,7 +70,8 @@ def main():
     folder = tempfile.mkdtemp()
     for name, (kind, matrix, readouts, samples, coils) in CASES.items():
         scan, ours = f"{folder}/scan.h5", f"{folder}/image.npy"
-        subprocess.run([f"{binaries}/mrirecon", "simulate", "--trajectory", kind, "--matrix", matrix, "--readouts", str(readouts),
+        subprocess.run([f"{binaries}/mrirecon", "simulate", "--trajectory", kind, "--matrix", matrix, "--readouts",
+                        str(readouts),
                         "--samples", str(samples), "--coils", str(coils), "--phantom", "random", "--out", scan],
                        check=True, stdout=subprocess.DEVNULL)
         with h5py.File(scan) as file:
@@ -91,7 +96,8 @@ def main():
         flat_k, flat_data = k.reshape(-1, dim), data[:, 0, :].reshape(-1).astype("c16")
         theirs = np.fromfile(f"{folder}/out.cfl", "c8").reshape([coils] + n[::-1])[0]
         line["bart_error"] = float(f"{distance(theirs, flat_k, flat_data, n[::-1]):.2e}")
-        line["mrirecon_error"] = float(f"{distance(np.load(ours)[0, 0].reshape(n[::-1]), flat_k, flat_data, n[::-1]):.2e}")
+        own = np.load(ours)[0, 0].reshape(n[::-1])
+        line["mrirecon_error"] = float(f"{distance(own, flat_k, flat_data, n[::-1]):.2e}")
         line["times_faster"] = round(line["bart_s"] / line["mrirecon_s"], 1)
         print(json.dumps(line), flush=True)
     shutil.rmtree(folder)

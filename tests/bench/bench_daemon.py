@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """The daemon from a client's first byte to the image's last.
 
-bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default ../shared/data/mri/phantom_spiral_8ch.h5, 200 requests,
-devices auto): one after the other on a new connection each, `Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the
-time goes: means of `send` (until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run` (until
-its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and `write`, less what passed before the job began
-(`ahead`), and `settle`: handing over, and the syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page faults a
-request of daemon, worker and decoders, which a busy machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding
-passed ahead there.
-bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils: 1.4 GB):
-seconds, largest resident memory of daemon and worker.
-bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until 202, and of the
-daemon's processor time for each.
+bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default
+../shared/data/mri/phantom_spiral_8ch.h5, 200 requests, devices auto): one after the other on a new connection each,
+`Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the time goes: means of `send`
+(until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run`
+(until its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and
+`write`, less what passed before the job began (`ahead`), and `settle`: handing over, and the syncs; medians of the
+stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page
+faults a request of daemon, worker and decoders, which a busy machine changes less than the clock; then scans an hour
+with 8 clients, and how much of decoding passed ahead there.
+bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils:
+1.4 GB): seconds, largest resident memory of daemon and worker.
+bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until
+202, and of the daemon's processor time for each.
 """
 import concurrent.futures
 import datetime
@@ -34,7 +36,9 @@ PNG = {"Prefer": "wait=100", "Accept": "image/png"}
 
 
 def once(daemon, scan):
-    """Seconds, the job's id, and the wall clock when the first byte was sent, when the last was, and when the answer was complete."""
+    """Seconds, the job's id, and the wall clock when the first byte was sent, when the last was, and when the answer
+    was complete.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=100)
     connection.connect()
     begin, start = time.time(), time.monotonic()
@@ -58,21 +62,26 @@ def account(runs, jobs):
     names = ("send", "accept", "begin", "run", "answer")
     marks = [(begin, sent, wall(job["created"]), wall(job["started"]), wall(job["finished"]), end)
              for (_, _, begin, sent, end), job in zip(runs, jobs)]
-    return {name: round(1e3 * statistics.mean(mark[i + 1] - mark[i] for mark in marks), 2) for i, name in enumerate(names)}
+    return {name: round(1e3 * statistics.mean(mark[i + 1] - mark[i] for mark in marks), 2) for i,
+            name in enumerate(names)}
 
 
 def split(jobs):
     """Mean milliseconds of the parts of `run`."""
     parts = {"compute": [], "write": [], "ahead": [], "settle": []}
     for job in jobs:
-        compute, write, ahead = job["report"]["seconds"], job["report"]["stages"]["write"], job["report"].get("ahead_seconds", 0)
-        for name, seconds in zip(parts, (compute, write, ahead, wall(job["finished"]) - wall(job["started"]) - (compute + write - ahead))):
+        report = job["report"]
+        compute, write, ahead = report["seconds"], report["stages"]["write"], report.get("ahead_seconds", 0)
+        for name, seconds in zip(parts, (compute, write, ahead,
+                                         wall(job["finished"]) - wall(job["started"]) - (compute + write - ahead))):
             parts[name].append(seconds)
     return {name: round(1e3 * statistics.mean(seconds), 2) for name, seconds in parts.items()}
 
 
 def usage(daemon):
-    """Processor time (ms) and page faults so far of the daemon, its one worker, and that one's decoders that have ended."""
+    """Processor time (ms) and page faults so far of the daemon, its one worker, and that one's decoders that have
+    ended.
+    """
     found = {}
     for name, pid in (("daemon", daemon.process.pid), ("worker", daemon.worker())):
         with open(f"/proc/{pid}/stat") as file:
@@ -95,20 +104,25 @@ def small(path, requests, devices):
         times = sorted(run[0] for run in runs)
         jobs = [daemon.job(run[1]) for run in runs]
         reports = [job["report"] for job in jobs]
-        stages = {name: round(1e3 * statistics.median(r["stages"].get(name, 0) for r in reports), 2) for name in reports[-1]["stages"]}
+        stages = {name: round(1e3 * statistics.median(r["stages"].get(name, 0) for r in reports), 2)
+                  for name in reports[-1]["stages"]}
         stages["decode_ahead"] = round(1e3 * statistics.median(r["decode_ahead_seconds"] for r in reports), 2)
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
             together = list(clients.map(lambda _: once(daemon, scan), range(2 * requests)))
         hour = 2 * requests * 3600 / (time.monotonic() - start)
         ahead = [daemon.job(run[1])["report"] for run in together[-50:]]
-        print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests, "device": reports[-1]["device"],
+        print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests,
+                          "device": reports[-1]["device"],
                           "first_ms": round(1e3 * first, 1), "p50_ms": round(1e3 * statistics.median(times), 1),
-                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1), "account_ms": account(runs, jobs),
-                          "run_ms": split(jobs), "stages_ms": stages,
-                          "processor_ms": {name: round((after[name][0] - before[name][0]) / requests, 2) for name in after},
-                          "faults": {name: round((after[name][1] - before[name][1]) / requests) for name in after}, "scans_an_hour_8_clients": round(hour),
-                          "decode_ahead_8_clients": round(statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
+                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1),
+                          "account_ms": account(runs, jobs), "run_ms": split(jobs), "stages_ms": stages,
+                          "processor_ms": {name: round((after[name][0] - before[name][0]) / requests, 2)
+                                           for name in after},
+                          "faults": {name: round((after[name][1] - before[name][1]) / requests) for name in after},
+                          "scans_an_hour_8_clients": round(hour),
+                          "decode_ahead_8_clients": round(
+                              statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
 
 
 def peak(pid):
@@ -119,7 +133,8 @@ def peak(pid):
 def large(acquisitions):
     with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu") as daemon:
         path, image = os.path.join(folder, "scan.h5"), os.path.join(folder, "image.npy")
-        subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", "--matrix", "512", "--readouts", str(acquisitions), "--samples", "512",
+        subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", "--matrix", "512", "--readouts", str(acquisitions),
+                        "--samples", "512",
                         "--coils", "16", "--phantom", "random", "--out", path], check=True, stdout=subprocess.DEVNULL)
         worker, most, over = daemon.worker(), [0.0], threading.Event()
 
@@ -131,13 +146,15 @@ def large(acquisitions):
         watcher.start()
         start = time.monotonic()
         subprocess.run(["curl", "-sS", "--fail-with-body", "-T", path, "-X", "POST", "-H", "Prefer: wait=600", "-H",
-                        "Accept: application/x-npy", "-o", image, f"{daemon.url}/v1/jobs?kind=recon&dcf=none"], check=True)
+                        "Accept: application/x-npy", "-o", image, f"{daemon.url}/v1/jobs?kind=recon&dcf=none"],
+                       check=True)
         seconds = time.monotonic() - start
         over.set()
         watcher.join()
         job = daemon.get("/v1/jobs").json()["jobs"][0]
         size = os.path.getsize(path)
-        print(json.dumps({"bytes": size, "seconds": round(seconds, 2), "daemon_peak_mib": round(peak(daemon.process.pid), 1),
+        print(json.dumps({"bytes": size, "seconds": round(seconds, 2),
+                          "daemon_peak_mib": round(peak(daemon.process.pid), 1),
                           "worker_peak_mib": round(most[0]), "worker_peak_of_scan": round(most[0] * 1048576 / size, 2),
                           "stages_s": {k: round(v, 3) for k, v in job["report"]["stages"].items()}}))
 
@@ -157,8 +174,8 @@ def post(mib, requests):
             daemon.submit(body).expect(202)
             seconds.append(time.monotonic() - start)
         used = processor_seconds(daemon.process.pid) - before
-    print(json.dumps({"mib": mib, "requests": requests, "p50_ms": round(1e3 * statistics.median(seconds), 1), "least_ms": round(1e3 * min(seconds), 1),
-                      "daemon_cpu_ms": round(1e3 * used / requests, 1)}))
+    print(json.dumps({"mib": mib, "requests": requests, "p50_ms": round(1e3 * statistics.median(seconds), 1),
+                      "least_ms": round(1e3 * min(seconds), 1), "daemon_cpu_ms": round(1e3 * used / requests, 1)}))
 
 
 if sys.argv[1:2] == ["--post"]:
@@ -166,5 +183,6 @@ if sys.argv[1:2] == ["--post"]:
 elif sys.argv[1:2] == ["--large"]:
     large(int((sys.argv[2:] or ["20000"])[0]))
 else:
-    scan_path, count, on = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto"][len(sys.argv) - 1:])[:3]
+    scan_path, count, on = (sys.argv[1:] +
+                            ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto"][len(sys.argv) - 1:])[:3]
     small(scan_path, int(count), on)

@@ -1,15 +1,17 @@
 #!/usr/bin/python3
 """What a quiet client meets beside one that does its worst.
 
-bench_hostile.py [SECONDS [BEHAVIOUR ...]] (15, all): for each behaviour a daemon of its own (devices cpu, else as it comes), a hostile client on
-127.0.0.2 that does it with 8 processes, niced by 15, for they would be on other machines, and a quiet one on 127.0.0.1, each request on a connection of its own, which
+bench_hostile.py [SECONDS [BEHAVIOUR ...]] (15, all): for each behaviour a daemon of its own (devices cpu, else as it
+comes), a hostile client on 127.0.0.2 that does it with 8 processes, niced by 15, for they would be on other machines,
+and a quiet one on 127.0.0.1, each request on a connection of its own, which
 
 - submits a small scan 10 times a second: milliseconds p50, p99 and max until its 202;
 - asks /livez 5 times a second: the same;
-- once a second submits a scan, waits for its end, and asks for its image as npy, which has to be converted: the same of either.
+- once a second submits a scan, waits for its end, and asks for its image as npy, which has to be converted: the same of
+  either.
 
-Prints one JSON line for each behaviour, with the requests of the quiet client that were not answered, or by what they should not be, and the hostile client's requests
-a second by their answers. The behaviours:
+Prints one JSON line for each behaviour, with the requests of the quiet client that were not answered, or by what they
+should not be, and the hostile client's requests a second by their answers. The behaviours:
 
 nobody       there is none
 submissions  valid scans, one after the other
@@ -19,7 +21,8 @@ uploads      resumable uploads that are begun, and never sent
 abandoned    Prefer: wait=600, closed at once (no job is begun: no images for the quiet client either)
 connections  900 uploads of its address that have begun, and new connections without end
 bombs        a small file that keeps its reader busy, two of them waiting at any time
-crowded      all connections of the quiet client's own address are busy, and on them comes twice the load that the service can do: how each request was answered
+crowded      all connections of the quiet client's own address are busy, and on them comes twice the load that the
+             service can do: how each request was answered
 """
 import collections
 import contextlib
@@ -61,7 +64,8 @@ def ask(port, source, method, path, body=None, headers=None):
 def send_only(port, source, path, headers, hold):
     """A request whose answer is not waited for; `hold` seconds later the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT, source_address=(source, 0)) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Mrirecond-Client: {source}\r\n{headers}\r\n".encode())
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Mrirecond-Client: {source}\r\n{headers}\r\n"
+        connection.sendall(head.encode())
         time.sleep(hold)
     return "left", {}, b"", hold
 
@@ -77,12 +81,14 @@ def listing(port, scene, number, turn):
 
 
 def conversions(port, scene, number, turn):
-    path = f"/v1/jobs/{scene['large'][(number + turn) % len(scene['large'])]}/results/image?format={('nii.gz', 'npy', 'png')[turn % 3]}"
+    job, form = scene["large"][(number + turn) % len(scene["large"])], ("nii.gz", "npy", "png")[turn % 3]
+    path = f"/v1/jobs/{job}/results/image?format={form}"
     return send_only(port, HOSTILE, path, "", 0.3) if number % 2 else ask(port, HOSTILE, "GET", path)
 
 
 def uploads(port, scene, number, turn):
-    return ask(port, HOSTILE, "POST", "/v1/uploads?kind=recon", None, {"Tus-Resumable": "1.0.0", "Upload-Length": "100000"})
+    return ask(port, HOSTILE, "POST", "/v1/uploads?kind=recon", None,
+               {"Tus-Resumable": "1.0.0", "Upload-Length": "100000"})
 
 
 def abandoned(port, scene, number, turn):
@@ -137,10 +143,12 @@ def quiet_probes(port, scan, seconds):
 
 def quiet_images(port, scan, seconds):
     def one():
-        status, headers, _, took = ask(port, QUIET, "POST", "/v1/jobs?kind=recon&priority=urgent", scan, {"Prefer": "wait=60"})
+        status, headers, _, took = ask(port, QUIET, "POST", "/v1/jobs?kind=recon&priority=urgent", scan,
+                                       {"Prefer": "wait=60"})
         results = [("job", "200", status, took)]
         if status == "200":
-            results.append(("npy", "200", *ask(port, QUIET, "GET", f"{headers['Location']}/results/image?format=npy")[::3]))
+            results.append(("npy", "200",
+                            *ask(port, QUIET, "GET", f"{headers['Location']}/results/image?format=npy")[::3]))
         return results
     return paced(1, seconds, one)
 
@@ -160,7 +168,8 @@ def fill_store(daemon, rows):
         row = dict(zip(names, store.execute("SELECT * FROM job").fetchone()))
         letters = "0123456789abcdefghjkmnpqrstvwxyz"
         for number in range(rows):
-            row.update(sequence=None, id="01m0" + "".join(letters[number >> 5 * i & 31] for i in range(22)), client=HOSTILE)
+            row.update(sequence=None, id="01m0" + "".join(letters[number >> 5 * i & 31] for i in range(22)),
+                       client=HOSTILE)
             store.execute(f"INSERT INTO job VALUES ({','.join('?' * len(names))})", [row[name] for name in names])
         store.commit()
 
@@ -191,7 +200,8 @@ def hold(daemon, count, source, request):
     held = []
     for _ in range(count):
         held.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=TIMEOUT, source_address=(source, 0)))
-        held[-1].sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode())
+        held[-1].sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: "
+                         f"100-continue\r\n\r\n".encode())
         assert held[-1].recv(20).startswith(b"HTTP/1.1 100"), "it is not served"
     return held
 
@@ -201,7 +211,8 @@ def run(name, seconds):
     with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu", **options) as daemon:
         scene, stop, out = prepare(name, daemon, folder), multiprocessing.Event(), multiprocessing.Queue()
         held = hold(daemon, 900, HOSTILE, "POST /v1/jobs?kind=recon") if name == "connections" else []
-        crew = [multiprocessing.Process(target=hostile, args=(name, daemon.port, scene, number, stop, out)) for number in range(PROCESSES if name != "nobody" else 0)]
+        crew = [multiprocessing.Process(target=hostile, args=(name, daemon.port, scene, number, stop, out))
+                for number in range(PROCESSES if name != "nobody" else 0)]
         for process in crew:
             process.start()
         time.sleep(1)
@@ -220,9 +231,11 @@ def run(name, seconds):
         for connection in held:
             connection.close()
         wrong = collections.Counter(f"{what}: {status}" for what, expected, status, _ in results if status != expected)
-        print(json.dumps({"behaviour": name, **{f"{what}_ms": quantiles([result[3] for result in results if result[0] == what]) for what in
-                                                dict.fromkeys(result[0] for result in results)},
-                          "not_as_they_should": wrong, "hostile_per_s": {status: round(count / seconds, 1) for status, count in counts.items()}}), flush=True)
+        print(json.dumps({"behaviour": name,
+                          **{f"{what}_ms": quantiles([result[3] for result in results if result[0] == what]) for what in
+                             dict.fromkeys(result[0] for result in results)},
+                          "not_as_they_should": wrong, "hostile_per_s": {status: round(count / seconds, 1) for status,
+                                                                         count in counts.items()}}), flush=True)
         daemon.expect_trouble = True
 
 
@@ -242,7 +255,8 @@ def probes(port, scan, seconds, rate):
 
 
 def crowded(seconds):
-    with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu", header_timeout=600) as daemon, multiprocessing.Pool(20) as pool:
+    with tempfile.TemporaryDirectory() as folder, Daemon(devices="cpu", header_timeout=600) as daemon, \
+            multiprocessing.Pool(20) as pool:
         scan = scans.radial(seed=7).bytes(folder)
         capacity = sum(pool.starmap(closed_loop, [(daemon.port, scan, 10)] * 16)) / 10
         held = hold(daemon, 900, QUIET, "POST /v1/jobs?kind=recon")
@@ -250,9 +264,11 @@ def crowded(seconds):
         load += [pool.apply_async(probes, (daemon.port, scan, seconds, 10)) for _ in range(4)]
         answers = [answer for one in load for answer in one.get()]
         counts = collections.Counter(f"{what}: {status}" for what, status, _ in answers)
-        print(json.dumps({"behaviour": "crowded", "capacity_per_s": round(capacity, 1), "sent_per_s": round(len(answers) / seconds, 1), "answers": counts,
+        print(json.dumps({"behaviour": "crowded", "capacity_per_s": round(capacity, 1),
+                          "sent_per_s": round(len(answers) / seconds, 1), "answers": counts,
                           "without_an_answer": sum(not status.isdigit() for _, status, _ in answers),
-                          "503_without_retry_after": sum(status == "503" and headers.get("Retry-After") is None for _, status, headers in answers)}), flush=True)
+                          "503_without_retry_after": sum(status == "503" and headers.get("Retry-After") is None for _,
+                                                         status, headers in answers)}), flush=True)
         for connection in held:
             connection.close()
 

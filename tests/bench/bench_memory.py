@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """What connections cost the daemon: bench_memory.py [CONNECTIONS] (500).
 
-One JSON line: resident memory in MB as it starts, beside so many clients that follow a job as it runs, and, anew, beside so many
-connections that are kept after a request.
+One JSON line: resident memory in MB as it starts, beside so many clients that follow a job as it runs, and, anew,
+beside so many connections that are kept after a request.
 """
 import json
 import os

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Twice as many scans as the service can do: what is answered, and what comes of it.
 
-bench_overload.py [SECONDS [CLIENTS [PIECES]]] (600, 16, 10): the capacity, jobs a second with as many clients as wait for their images; then
-submissions at twice that rate, spread over the clients, on a queue of 100; and so on in PIECES of SECONDS in all, with the capacity
-before and after each (when the queue has run dry), for a machine that others share is not the same all the time. Prints one JSON line:
-the capacities, the rate sent, the jobs ended in a second during the overload, their ratio to the mean of the two capacities beside
-(median, lowest and highest of the pieces), answers by status, those refused without Retry-After, time-outs and broken connections,
-and milliseconds p50, p99, max of the answers.
+bench_overload.py [SECONDS [CLIENTS [PIECES]]] (600, 16, 10): the capacity, jobs a second with as many clients as wait
+for their images; then submissions at twice that rate, spread over the clients, on a queue of 100; and so on in PIECES
+of SECONDS in all, with the capacity before and after each (when the queue has run dry), for a machine that others share
+is not the same all the time. Prints one JSON line: the capacities, the rate sent, the jobs ended in a second during the
+overload, their ratio to the mean of the two capacities beside (median, lowest and highest of the pieces), answers by
+status, those refused without Retry-After, time-outs and broken connections, and milliseconds p50, p99, max of the
+answers.
 """
 import collections
 import http.client
@@ -32,7 +33,8 @@ def closed(port, body, seconds, number):
     connection, images = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT), 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        connection.request("POST", "/v1/jobs?kind=recon", body, {"Prefer": "wait=30", "X-Mrirecond-Client": f"client-{number}"})
+        connection.request("POST", "/v1/jobs?kind=recon", body,
+                           {"Prefer": "wait=30", "X-Mrirecond-Client": f"client-{number}"})
         response = connection.getresponse()
         response.read()
         images += response.status == 200
@@ -54,7 +56,8 @@ def opened(port, body, seconds, number, rate):
             connection.request("POST", "/v1/jobs?kind=recon", body, {"X-Mrirecond-Client": f"client-{number}"})
             response = connection.getresponse()
             response.read()
-            answers.append((str(response.status), response.getheader("Retry-After") is not None, time.monotonic() - start))
+            answers.append((str(response.status), response.getheader("Retry-After") is not None,
+                            time.monotonic() - start))
         except TimeoutError:
             answers.append(("time-out", False, time.monotonic() - start))
             connection.close()
@@ -74,13 +77,15 @@ def run(seconds, clients, pieces):
     with Daemon(devices="cpu", threads=1, queue_limit=100) as daemon, multiprocessing.Pool(clients) as pool:
         def capacity():
             wait_until(lambda: not daemon.get("/v1/jobs?state=queued").json()["jobs"], "the queue to run dry")
-            return sum(pool.starmap(closed, [(daemon.port, body, CAPACITY_SECONDS, number) for number in range(clients)])) / CAPACITY_SECONDS
+            return sum(pool.starmap(closed, [(daemon.port, body, CAPACITY_SECONDS, number)
+                                             for number in range(clients)])) / CAPACITY_SECONDS
 
         capacities, done, lasted, answers = [capacity()], [], 0, []
         for _ in range(pieces):
             before, start = ended(daemon), time.monotonic()
             rate = 2 * capacities[-1] / clients
-            for some in pool.starmap(opened, [(daemon.port, body, seconds / pieces, number, rate) for number in range(clients)]):
+            for some in pool.starmap(opened, [(daemon.port, body, seconds / pieces, number, rate)
+                                              for number in range(clients)]):
                 answers += some
             took = time.monotonic() - start
             done.append((ended(daemon) - before) / took)
@@ -89,11 +94,14 @@ def run(seconds, clients, pieces):
         ratios = [2 * one / (first + last) for one, first, last in zip(done, capacities, capacities[1:])]
         times = sorted(answer[2] for answer in answers)
         at = lambda q: round(1e3 * times[min(len(times) - 1, int(q * len(times)))], 2)  # noqa: E731
-        print(json.dumps({"capacities_per_s": [round(one, 1) for one in capacities], "sent_per_s": round(len(answers) / lasted, 1), "seconds": round(lasted, 1),
+        print(json.dumps({"capacities_per_s": [round(one, 1) for one in capacities],
+                          "sent_per_s": round(len(answers) / lasted, 1), "seconds": round(lasted, 1),
                           "ended_per_s": [round(one, 1) for one in done],
-                          "of_capacity": {"median": round(statistics.median(ratios), 3), "lowest": round(min(ratios), 3), "highest": round(max(ratios), 3)},
+                          "of_capacity": {"median": round(statistics.median(ratios), 3),
+                                          "lowest": round(min(ratios), 3), "highest": round(max(ratios), 3)},
                           "answers": collections.Counter(answer[0] for answer in answers),
-                          "refused_without_retry_after": sum(a[0] in ("429", "503", "507") and not a[1] for a in answers),
+                          "refused_without_retry_after": sum(a[0] in ("429", "503", "507") and not a[1]
+                                                             for a in answers),
                           "ms": {"p50": at(0.5), "p99": at(0.99), "max": at(1)}}))
 
 

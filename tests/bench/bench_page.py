@@ -3,10 +3,11 @@
 
 tests/bench/bench_page.py SCAN.h5 [RUNS]
 
-Prints p50 and the worst of RUNS (default 20) of: a page that is opened without a cache, until the list of jobs is there; a
-scan that is chosen, until its picture is on the screen (sent, reconstructed, its middle slice shown), and until its planes
-can be moved (the viewer has started); and the longest time without a frame while a list of 10,000 jobs is scrolled from its
-first row to its last."""
+Prints p50 and the worst of RUNS (default 20) of: a page that is opened without a cache, until the list of jobs is
+there; a scan that is chosen, until its picture is on the screen (sent, reconstructed, its middle slice shown), and
+until its planes can be moved (the viewer has started); and the longest time without a frame while a list of 10,000 jobs
+is scrolled from its first row to its last.
+"""
 import json
 import os
 import statistics

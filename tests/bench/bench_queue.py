@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """A deep queue: what 10,000 waiting jobs do to the answers of the daemon, beside a job that runs.
 
-bench_queue.py [JOBS [REQUESTS]] (10000, 1000): fills the queue by 4 clients, then one client asks again and again; prints one JSON line:
-milliseconds p50, p99 and max of a submit, a page of 50 jobs, one job, /metrics and /readyz, on a connection that stays open; the same of
-submits by 8 clients at once, each on a connection of its own; the same of the disk alone: a file of the scan's size written and synced in
-the state folder, and that folder synced, between the submits of the first line; submits and pages with 500 clients that follow a job's
-events; jobs accepted in a second while filling; the daemon's largest resident memory; and how long a restart with that queue takes from the
-start of the process to the first answer.
+bench_queue.py [JOBS [REQUESTS]] (10000, 1000): fills the queue by 4 clients, then one client asks again and again;
+prints one JSON line: milliseconds p50, p99 and max of a submit, a page of 50 jobs, one job, /metrics and /readyz, on a
+connection that stays open; the same of submits by 8 clients at once, each on a connection of its own; the same of the
+disk alone: a file of the scan's size written and synced in the state folder, and that folder synced, between the
+submits of the first line; submits and pages with 500 clients that follow a job's events; jobs accepted in a second
+while filling; the daemon's largest resident memory; and how long a restart with that queue takes from the start of the
+process to the first answer.
 """
 import http.client
 import json
@@ -82,7 +83,8 @@ def follow(port, job, count):
 def run(jobs, requests):
     with tempfile.TemporaryDirectory() as folder:
         body = scans.radial(seed=7).bytes(folder)
-        long = scans.radial(matrix=(256, 256, 1), spokes=4000, samples=512, coils=1, weights=False, seed=2).bytes(folder)
+        long = scans.radial(matrix=(256, 256, 1), spokes=4000, samples=512, coils=1, weights=False,
+                            seed=2).bytes(folder)
     daemon = Daemon(devices="cpu", threads=1, queue_limit=10 * jobs, job_time_limit=0, drain_time=0)
     with daemon, multiprocessing.Pool(8) as clients:
         busy = Client(daemon.port)
@@ -97,7 +99,8 @@ def run(jobs, requests):
         figures["submit"], figures["disk"] = beside_the_disk(daemon.port, body, requests, daemon.state)
         each = clients.starmap(submits, [(daemon.port, body, requests // 8)] * 8)
         figures["submit_8_clients"] = quantiles([s for times in each for s in times])
-        for name, path in (("list", "/v1/jobs"), ("job", f"/v1/jobs/{slow}"), ("metrics", "/metrics"), ("ready", "/readyz")):
+        for name, path in (("list", "/v1/jobs"), ("job", f"/v1/jobs/{slow}"), ("metrics", "/metrics"),
+                           ("ready", "/readyz")):
             figures[name] = quantiles([client.ask("GET", path)[0] for _ in range(requests)])
         streams = follow(daemon.port, last, 500)
         figures["submit_500_followers"] = quantiles(submits(daemon.port, body, requests))
@@ -105,8 +108,10 @@ def run(jobs, requests):
         del streams
         assert daemon.job(slow)["state"] == "running", "the slow job has ended: ask for fewer requests"
         counts = daemon.metrics()
-        print(json.dumps({"waiting": int(sum(v for k, v in counts.items() if k.startswith("mrirecond_queue_jobs"))), "scan_bytes": len(body), "filled_per_s": round(jobs / filled),
-                          "ms": figures, "peak_mib": round(daemon.peak_memory() / 2**20, 1), "restart_s": restart(daemon)}))
+        print(json.dumps({"waiting": int(sum(v for k, v in counts.items() if k.startswith("mrirecond_queue_jobs"))),
+                          "scan_bytes": len(body), "filled_per_s": round(jobs / filled),
+                          "ms": figures, "peak_mib": round(daemon.peak_memory() / 2**20, 1),
+                          "restart_s": restart(daemon)}))
         daemon.kill()
         daemon.process.returncode = 0  # which is how this was to end
 

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""A large ISMRMRD scan of random data: ingest_file.py FILE ACQUISITIONS (each 512 samples, 16 coils, 3-D trajectory)."""
+"""A large ISMRMRD scan of random data: ingest_file.py FILE ACQUISITIONS (each 512 samples, 16 coils, 3-D
+trajectory).
+"""
 import os
 import sys
 

@@ -4,7 +4,8 @@
 tests/bench/plot.py LINES.jsonl FOLDER
 
 Writes FOLDER/plots/{access,binning,depth,table}.svg and the tables of FOLDER/experiments.md and
-FOLDER/notebook/lab-manual.md, between <!-- name --> and <!-- end -->. Standard library only. The repository's own: tests/bench/plot.py docs/plots/thesis.jsonl docs
+FOLDER/notebook/lab-manual.md, between <!-- name --> and <!-- end -->. Standard library only. The repository's own:
+tests/bench/plot.py docs/plots/thesis.jsonl docs
 """
 import json
 import math
@@ -76,7 +77,8 @@ def number(value):
 
 
 def sets_of(lines):
-    return [name for name in list(SETS) + sorted({r["set"] for r in lines} - set(SETS)) if any(r["set"] == name for r in lines)]
+    return [name for name in list(SETS) + sorted({r["set"] for r in lines} - set(SETS))
+            if any(r["set"] == name for r in lines)]
 
 
 def title_of(name):
@@ -115,7 +117,8 @@ def bars(lines, name, folder, what, parts_of, legend=()):
         for r in rows:
             drawing.text(left - 8, y + 12, r["variant"], "end")
             if r.get("no_room"):
-                drawing.text(left + 4, y + 12, f'needs {r["bytes"] / 1e9:,.0f} GB: more than the device has', kind="note")
+                drawing.text(left + 4, y + 12, f'needs {r["bytes"] / 1e9:,.0f} GB: more than the device has',
+                             kind="note")
             else:
                 x = left
                 for ms, colour in parts_of(r):
@@ -130,7 +133,8 @@ def bars(lines, name, folder, what, parts_of, legend=()):
     drawing.save(folder, name)
 
 
-STEP_COLOURS = {"mark": GREY, "histogram": ORANGE, "keys": PINK, "sort": BLUE, "largest": SKY, "scan": SKY, "place": GREEN, "starts": SKY}
+STEP_COLOURS = {"mark": GREY, "histogram": ORANGE, "keys": PINK, "sort": BLUE, "largest": SKY, "scan": SKY,
+                "place": GREEN, "starts": SKY}
 
 
 def steps(line):
@@ -202,7 +206,8 @@ def draw_depth(lines, folder):
         drawing.text(x, y - 20, title_of(name), kind="title")
         place = axes(drawing, x, y, width, height, labels, low, high, "depth: samples a bin keeps on the GPU")
         for variant, field, _, colour in DEPTH_CURVES:
-            points = [place(labels.index(depth_of(r)), r[field]) for r in measured if r["variant"] == variant and r[field] > 0]
+            points = [place(labels.index(depth_of(r)), r[field]) for r in measured if r["variant"] == variant
+                      and r[field] > 0]
             drawing.curve(points, colour)
         if product_time(mine):
             drawing.curve([place(-.5, product_time(mine)), place(len(labels) - .5, product_time(mine))], GREEN, "6 4")
@@ -229,7 +234,8 @@ def draw_table(lines, folder):
         drawing.text(x, y - 20, table + ": total time", kind="title")
         place = axes(drawing, x, y, 390, 220, [str(label) for label in labels], low, high, "capacity of a bin, samples")
         for i, name in enumerate(names):
-            drawing.curve([place(labels.index(r["depth"]), r["total_ms"]) for r in mine if r["set"] == name], colours[i % 5])
+            drawing.curve([place(labels.index(r["depth"]), r["total_ms"]) for r in mine if r["set"] == name],
+                          colours[i % 5])
         for ms in filter(None, products):
             drawing.curve([place(-.5, ms), place(len(labels) - .5, ms)], GREEN, "6 4")
     drawing.save(folder, "table.svg")
@@ -259,19 +265,22 @@ def depth_table(lines):
         mine = [r for r in lines if r["set"] == name]
         compact = [r for r in mine if r["variant"] == "compact, x-range"]
         best = min(compact, key=lambda r: r["total_ms"])
-        other = min((r for r in mine if r["variant"] == "regular, count" and "total_ms" in r), key=lambda r: r["total_ms"])
+        other = min((r for r in mine if r["variant"] == "regular, count" and "total_ms" in r),
+                    key=lambda r: r["total_ms"])
         whole = [r for r in compact if r["overflow"] == 0]
         parts.append([name, depth_of(best), f"{best['overflow_percent']:.2f} %"]
                      + [number(best[field]) for field in ("gather_ms", "cpu_ms", "both_ms", "merge_ms")])
         totals.append([name, f"**{number(best['total_ms'])}**", number(whole[0]["total_ms"]) if whole else "",
                        number(compact[0]["total_ms"]), f"{number(other['total_ms'])} ({depth_of(other)})",
                        number(product_time(mine))])
-    return (table(["best depth, compact, ms", "depth", "overflow", "GPU alone", "CPU alone", "both at once", "merge"], parts)
-            + "\n\n" + table(["total, ms", "best depth, compact", "all on the GPU", "all on the CPU", "best depth, regular (depth)",
-                              "product, with FFT"], totals))
+    return (table(["best depth, compact, ms", "depth", "overflow", "GPU alone", "CPU alone", "both at once", "merge"],
+                  parts)
+            + "\n\n" + table(["total, ms", "best depth, compact", "all on the GPU", "all on the CPU",
+                              "best depth, regular (depth)", "product, with FFT"], totals))
 
 
-TABLE_ROWS = [("overflow, %", "overflow_percent"), ("wasted bin locations, %", "wasted_percent"), ("binning, ms", "binning_ms"),
+TABLE_ROWS = [("overflow, %", "overflow_percent"), ("wasted bin locations, %", "wasted_percent"),
+              ("binning, ms", "binning_ms"),
               ("GPU computing, ms", "gather_ms"), ("CPU computing, ms", "cpu_ms"), ("total, ms", "total_ms")]
 
 
@@ -281,8 +290,10 @@ def lab_table(lines, which):
         for label, field in TABLE_ROWS:
             row = [next((r for r in mine if r["set"] == name and r["depth"] == capacity), {}) for name in names]
             rows.append([str(capacity) if label == TABLE_ROWS[0][0] else "", label]
-                        + ["no room" if field not in r else f"{r[field]:.2f}" if "percent" in field else number(r[field]) for r in row])
-    rows.append(["", "product, with FFT, ms"] + [number(product_time([r for r in lines if r["set"] == name])) for name in names])
+                        + ["no room" if field not in r else f"{r[field]:.2f}" if "percent" in field
+                           else number(r[field]) for r in row])
+    rows.append(["", "product, with FFT, ms"] + [number(product_time([r for r in lines if r["set"] == name]))
+                                                 for name in names])
     return table(["capacity", ""] + ["sd " + name.split("-")[-1] for name in names], rows)
 
 
@@ -291,17 +302,26 @@ ACCESS, BINNING = ("access", "gather_ms"), ("binning", "binning_ms")
 CLAIMS = [
     ("regular bins: counts beat sentinels", "T 4.1, fig. 23", ACCESS, "regular, sentinel", "regular, count"),
     ("compact bins, read one by one, are slower", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "regular, count"),
-    ("reading all bins along x at once is the main gain", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "compact, x-range"),
+    ("reading all bins along x at once is the main gain", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin",
+     "compact, x-range"),
     ("the same on regular bins is harmful (6.82)", "T 4.3.2, fig. 25", ACCESS, "regular, x-range", "regular, count"),
     ("compact bins with x-ranges beat regular bins", "T 4.3.2, fig. 25", ACCESS, "regular, count", "compact, x-range"),
-    ("padding samples to 32 bytes is slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, samples padded to 32 bytes", "compact, x-range"),
-    ("arrays of short vectors are slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, arrays of float4 and float2", "compact, x-range"),
-    ("padding bins is slower (x-range)", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, bins padded to 96 bytes", "compact, x-range"),
-    ("padding bins is slower (bin by bin)", "T 4.3.3, fig. 27", ACCESS, "compact, bin by bin, bins padded to 96 bytes", "compact, x-range"),
-    ("compact bins take longer to make", "T 4.3.1", BINNING, "compact, atomics again, read first", "regular, largest bin first, read first"),
-    ("saved indices beat a second round of atomics", "L", BINNING, "compact, atomics again, read first", "compact, saved indices, read first"),
-    ("reading a counter first beats adding and subtracting", "L", BINNING, "compact, atomics again, add and subtract", "compact, atomics again, read first"),
-    ("(no claim) a stable radix sort beats saved indices", "today", BINNING, "compact, saved indices, all samples", "compact, stable radix sort, all samples"),
+    ("padding samples to 32 bytes is slower", "T 4.3.3, fig. 27", ACCESS,
+     "compact, x-range, samples padded to 32 bytes", "compact, x-range"),
+    ("arrays of short vectors are slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, arrays of float4 and float2",
+     "compact, x-range"),
+    ("padding bins is slower (x-range)", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, bins padded to 96 bytes",
+     "compact, x-range"),
+    ("padding bins is slower (bin by bin)", "T 4.3.3, fig. 27", ACCESS, "compact, bin by bin, bins padded to 96 bytes",
+     "compact, x-range"),
+    ("compact bins take longer to make", "T 4.3.1", BINNING, "compact, atomics again, read first",
+     "regular, largest bin first, read first"),
+    ("saved indices beat a second round of atomics", "L", BINNING, "compact, atomics again, read first",
+     "compact, saved indices, read first"),
+    ("reading a counter first beats adding and subtracting", "L", BINNING, "compact, atomics again, add and subtract",
+     "compact, atomics again, read first"),
+    ("(no claim) a stable radix sort beats saved indices", "today", BINNING, "compact, saved indices, all samples",
+     "compact, stable radix sort, all samples"),
 ]
 
 
@@ -314,7 +334,8 @@ def shared_ratios(lines):
     def compact(mine):
         return [r for r in mine if r["variant"] == "compact, x-range"]
     yield ("CPU and GPU together beat the GPU alone", "T 5.3, fig. 31",
-           lambda mine: next(r["total_ms"] for r in compact(mine) if r["overflow"] == 0) / best_total(mine, "compact, x-range"))
+           lambda mine: next(r["total_ms"] for r in compact(mine)
+                             if r["overflow"] == 0) / best_total(mine, "compact, x-range"))
     yield ("CPU and GPU together beat the CPU alone", "T 5.3, fig. 31",
            lambda mine: compact(mine)[0]["total_ms"] / best_total(mine, "compact, x-range"))
     yield ("in all, compact bins beat regular ones (1.50)", "T 6, table 5",
@@ -339,7 +360,8 @@ def verdict(ratios):
 def claims_table(by):
     names, rows = sets_of(by["access"]), []
     for claim, source, (experiment, field), slow, fast in CLAIMS:
-        ratios = [first_of(by[experiment], name, slow)[field] / first_of(by[experiment], name, fast)[field] for name in names]
+        ratios = [first_of(by[experiment], name, slow)[field] / first_of(by[experiment], name, fast)[field]
+                  for name in names]
         rows.append([claim, source] + [f"{r:.2f}" for r in ratios] + [verdict(ratios)])
     for claim, source, ratio_of in shared_ratios(by["depth"]):
         ratios = [ratio_of([r for r in by["depth"] if r["set"] == name]) for name in names]
@@ -348,7 +370,8 @@ def claims_table(by):
 
 
 # The pages, and the tables of each.
-PAGES = {"experiments.md": ("device", "claims", "access", "binning", "depth"), "notebook/lab-manual.md": ("device", "table 2", "table 4")}
+PAGES = {"experiments.md": ("device", "claims", "access", "binning", "depth"),
+         "notebook/lab-manual.md": ("device", "table 2", "table 4")}
 
 
 def insert(text, page, name, content):

@@ -17,10 +17,10 @@ Series, moving-20 and moving-13, are golden-angle scans of 24 images of so many 
 compared with the truth at the middle of its time; given are the means over the images.
 
 The truth is the image of the k-space within the disc |k| < 1/2 (a radial scan has nothing outside it). An image is
-scaled to fit the truth, NRMSE = |x - y| / |y|; SSIM (doi:10.1109/TIP.2003.819861) has Gaussian windows of 11 x 11 pixels
-with a standard deviation of 1.5, K = 0.01 and 0.03 and the range of the truth. Both are given over the whole image and
-inside the object. Times are of whole processes, the least of --runs: ours from the ISMRMRD file to the image, BART's of
-each of its commands: those that make coil maps, and the reconstruction itself.
+scaled to fit the truth, NRMSE = |x - y| / |y|; SSIM (doi:10.1109/TIP.2003.819861) has Gaussian windows of 11 x 11
+pixels with a standard deviation of 1.5, K = 0.01 and 0.03 and the range of the truth. Both are given over the whole
+image and inside the object. Times are of whole processes, the least of --runs: ours from the ISMRMRD file to the image,
+BART's of each of its commands: those that make coil maps, and the reconstruction itself.
 """
 import argparse
 import itertools
@@ -139,8 +139,8 @@ class Scene:
         kind, spokes = name.split("-")
         self.name, self.folder, self.scan = name, folder, f"{folder}/{name}.h5"
         truth = f"{folder}/truth.npy"
-        simulate = [f"{options.bin}/mrirecon", "simulate", "--trajectory", kind, "--matrix", str(N), "--coils", str(COILS),
-                    "--readouts", spokes, "--samples", str(SAMPLES), "--out", self.scan]
+        simulate = [f"{options.bin}/mrirecon", "simulate", "--trajectory", kind, "--matrix", str(N), "--coils",
+                    str(COILS), "--readouts", spokes, "--samples", str(SAMPLES), "--out", self.scan]
         if options.phantom == "own":
             run(*simulate, "--truth", truth)
             self.truth = np.load(truth).reshape(N, N)
@@ -170,7 +170,8 @@ class Scene:
         cartesian = read_cfl(self.path("cartesian")).reshape(N, N, COILS)
         x = np.arange(N) - N // 2
         disc = np.hypot(*np.meshgrid(x, x)) <= N / 2
-        images = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(cartesian * disc[..., None], axes=(0, 1)), axes=(0, 1)), axes=(0, 1))
+        images = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(cartesian * disc[..., None], axes=(0, 1)), axes=(0, 1)),
+                                 axes=(0, 1))
         self.truth = np.sqrt((np.abs(images) ** 2).sum(-1)).T
         data = read_cfl(self.path("data")).reshape(SAMPLES, len(k), COILS)
         random = np.random.default_rng(1)
@@ -202,7 +203,8 @@ class Series:
         spokes = FRAMES * int(name.split("-")[1])
         self.name, self.folder, self.scan = name, folder, f"{folder}/{name}.h5"
         truth = f"{folder}/truth.npy"
-        simulate = [f"{options.bin}/mrirecon", "simulate", "--trajectory", "golden", "--matrix", str(N), "--coils", str(COILS),
+        simulate = [f"{options.bin}/mrirecon", "simulate", "--trajectory", "golden", "--matrix", str(N), "--coils",
+                    str(COILS),
                     "--readouts", str(spokes), "--samples", str(SAMPLES), "--motion", str(CYCLES), "--out", self.scan]
         run(*simulate, "--truth", truth, "--truth-frames", str(FRAMES))
         self.truth = np.load(truth).reshape(FRAMES, N, N)
@@ -214,7 +216,8 @@ class Series:
 
     def figures(self, images):
         whole = np.full((N, N), True)
-        rows = [merit(image, truth, mask) for image, truth in zip(images, self.truth) for mask in (whole, inside(truth))]
+        rows = [merit(image, truth, mask) for image, truth in zip(images, self.truth)
+                for mask in (whole, inside(truth))]
         means = np.mean(np.reshape(rows, (FRAMES, 4)), axis=0)
         return [f"{means[i]:.3f} / {means[i + 1]:.3f}" for i in (0, 2)]
 
@@ -232,8 +235,8 @@ def ours(scene, options):
         if method in OF_SERIES:
             continue
         out = scene.path("ours.npy")
-        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out,
-                   *f"method={method}".split(" ")]
+        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out",
+                   out, *f"method={method}".split(" ")]
         seconds = min(run(*command) for _ in range(options.runs))
         yield f"mrirecon {method}", seconds, np.load(out).reshape(N, N)
 
@@ -241,8 +244,8 @@ def ours(scene, options):
 def ours_of_series(scene, options):
     for method in options.methods:
         out = scene.path("ours.npy")
-        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out,
-                   f"frames={FRAMES}", *f"method={method}".split(" ")]
+        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out",
+                   out, f"frames={FRAMES}", *f"method={method}".split(" ")]
         seconds = min(run(*command) for _ in range(options.runs))
         yield f"mrirecon {method}", seconds, np.abs(np.load(out).reshape(FRAMES, N, N))
 
@@ -264,7 +267,8 @@ def bart(scene, options):
     for method in options.bart:
         tried = []
         for value in LAMBDAS[method]:
-            took = min(run("bart", "pics", "-S", "-e", *PICS[method](value), "-t", p("traj"), p("data"), p("maps"), p("pics"))
+            took = min(run("bart", "pics", "-S", "-e", *PICS[method](value), "-t", p("traj"), p("data"), p("maps"),
+                           p("pics"))
                        for _ in range(options.runs))
             image = bart_image(p("pics"))
             tried.append((merit(image, scene.truth, np.full((N, N), True))[0], value, took, image))
@@ -284,13 +288,15 @@ def arguments():
     parser.add_argument("--pictures")
     options = parser.parse_args()
     options.methods = options.methods.split(",") if options.methods else our_methods(options.bin)
-    options.bart = {"all": list(PICS), "none": []}.get(options.bart) or [m for m in options.bart.split(",") if m in PICS]
+    options.bart = {"all": list(PICS), "none": []}.get(options.bart) or [m for m in options.bart.split(",")
+                                                                         if m in PICS]
     options.scenes = options.scenes.split(",")
     unknown = [scene for scene in options.scenes if scene not in SCENES + SERIES]
     if unknown:
         parser.error(f"no scene {unknown[0]}; there are {', '.join(SCENES + SERIES)}")
     if shutil.which("bart") is None and (options.bart or options.phantom == "bart"):
-        print("BART IS NOT INSTALLED (apt-get install bart): its methods are left out, and the phantom is our own.", flush=True)
+        print("BART IS NOT INSTALLED (apt-get install bart): its methods are left out, and the phantom is our own.",
+              flush=True)
         options.bart, options.phantom = [], "own"
     return options
 
@@ -301,7 +307,8 @@ def series(name, options, folder):
         figures = scene.figures(images)
         if options.pictures:
             middle = FRAMES // 3
-            save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[middle], scene.truth[middle])
+            save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[middle],
+                         scene.truth[middle])
         print(f"{name:11} {method:38} {figures[0]:>14} {figures[1]:>14} {seconds:8.2f}", flush=True)
 
 
@@ -322,7 +329,8 @@ def main():
             for method, seconds, image in itertools.chain(rows, bart(scene, options) if options.bart else ()):
                 figures = ["", ""]
                 if image is not None:
-                    whole, part = merit(image, scene.truth, np.full((N, N), True)), merit(image, scene.truth, scene.mask)
+                    whole, part = merit(image, scene.truth,
+                                        np.full((N, N), True)), merit(image, scene.truth, scene.mask)
                     figures = [f"{error:.3f} / {ssim:.3f}" for error, ssim in (whole, part)]
                     if options.pictures:
                         save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), image, scene.truth)

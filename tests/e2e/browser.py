@@ -19,7 +19,8 @@ class Browser:
                 skip(f"{program} is not installed (make check installs it)")
         if not os.path.exists(os.path.join(MODULES, "node_modules", "playwright-core")):
             skip("build/web has no packages (make web installs them)")
-        self.process = subprocess.Popen(["node", os.path.join(os.path.dirname(__file__), "browser.mjs"), MODULES, str(SLOW)],
+        self.process = subprocess.Popen(["node", os.path.join(os.path.dirname(__file__), "browser.mjs"), MODULES,
+                                         str(SLOW)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.count = 0
 
@@ -66,9 +67,11 @@ class Page:
 
     def __exit__(self, kind, error, trace):
         if self.browser.process.poll() is None:
-            trouble = list(dict.fromkeys(line for line in self.trouble() if not any(word in line for word in self.expected)))
+            trouble = list(dict.fromkeys(line for line in self.trouble()
+                                         if not any(word in line for word in self.expected)))
             if kind is not None:
-                error.args = (f"{error.args[0] if error.args else ''}\nthe page: {self.evaluate('() => document.body.innerText')[:1500]}"
+                error.args = (f"{error.args[0] if error.args else ''}\nthe page: "
+                              f"{self.evaluate('() => document.body.innerText')[:1500]}"
                               f"\ntrouble: {trouble[:5]}",)
             self.close()
             assert kind or not trouble, "in the page:\n" + "\n".join(trouble)

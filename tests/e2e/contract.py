@@ -7,7 +7,8 @@ import yaml
 from harness import ROOT, same
 
 # Headers that any answer may have; others must be declared.
-GENERAL = {"date", "connection", "content-length", "content-type", "transfer-encoding", "cache-control", "x-content-type-options"}
+GENERAL = {"date", "connection", "content-length", "content-type", "transfer-encoding", "cache-control",
+           "x-content-type-options"}
 METHODS = {"get", "post", "put", "patch", "delete", "options"}
 
 
@@ -67,7 +68,8 @@ def operations():
 def check_headers(operation, declared, answer, where):
     """A refusal may also have the headers of a successful answer, because a job that was waited for exists."""
     told = {name.lower(): resolve(header) for name, header in declared.get("headers", {}).items()}
-    beside = {name.lower() for other in operation["responses"].values() for name in resolve(other).get("headers", {})} if answer.status >= 400 else set()
+    beside = {name.lower() for other in operation["responses"].values()
+              for name in resolve(other).get("headers", {})} if answer.status >= 400 else set()
     other = set(answer.headers) - GENERAL - set(told) - beside
     assert not other, f"{where} has the headers {other}, which are not declared"
     same(answer.headers.get("x-content-type-options"), "nosniff", f"X-Content-Type-Options of {where}")

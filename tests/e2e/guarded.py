@@ -8,7 +8,8 @@ from harness import BIN, Daemon, same, wait_until
 
 
 def new_token(path, name, role):
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path], capture_output=True, text=True)
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path],
+                          capture_output=True, text=True)
     same((done.returncode, done.stderr), (0, ""), "making a token")
     return done.stdout.strip()
 
@@ -33,7 +34,8 @@ class Guarded(Daemon):
 
     def as_(self, who, method, path, body=None, **headers):
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.request(method, path, body, {**headers, **({"Authorization": f"Bearer {self.token[who]}"} if who else {})})
+        return self.request(method, path, body,
+                            {**headers, **({"Authorization": f"Bearer {self.token[who]}"} if who else {})})
 
     def job_of(self, who):
         return self.as_(who, "POST", "/v1/jobs?kind=recon", scans.radial().bytes(self.state)).expect(202).json()["id"]

@@ -95,7 +95,8 @@ def fault(name):
 
 def holding():
     """The environment of a Daemon whose worker is to be held(): a worker that reports a step looks for this file."""
-    return {"LD_PRELOAD": fault("holdstep"), "HOLDSTEP": os.path.join(tempfile.gettempdir(), f"mrirecond-hold-{os.getpid()}-{random.randrange(10**9)}"),
+    return {"LD_PRELOAD": fault("holdstep"),
+            "HOLDSTEP": os.path.join(tempfile.gettempdir(), f"mrirecond-hold-{os.getpid()}-{random.randrange(10**9)}"),
             "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 
 
@@ -166,8 +167,8 @@ class Daemon:
         port_file = os.path.join(self.state, "port")
         if os.path.exists(port_file):
             os.unlink(port_file)
-        words = self.command + [os.path.join(self.binaries, "mrirecond"), "--listen", f"127.0.0.1:{port}", "--port-file", port_file,
-                                "--state-dir", self.state]
+        words = self.command + [os.path.join(self.binaries, "mrirecond"), "--listen", f"127.0.0.1:{port}",
+                                "--port-file", port_file, "--state-dir", self.state]
         for name, value in self.options.items():
             words += ["--" + name.replace("_", "-"), str(value)] if value is not None else []
         self.stderr = tempfile.TemporaryFile()
@@ -178,7 +179,8 @@ class Daemon:
         answer = "nothing"
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                raise AssertionError(f"mrirecond exited with {self.process.returncode} at its start:\n{self.read_log()}")
+                raise AssertionError(f"mrirecond exited with {self.process.returncode} at its "
+                                     f"start:\n{self.read_log()}")
             try:
                 with open(port_file) as file:
                     self.port = int(file.read())
@@ -228,7 +230,8 @@ class Daemon:
         bad = [line for line in self.log.splitlines()
                if REPORTS.search(line) or (TROUBLE.search(line) and not self.expect_trouble)]
         assert not bad, "mrirecond logged:\n" + (self.log[-20000:] if REPORTS.search(self.log) else "\n".join(bad))
-        assert self.process.returncode in (0, None), f"mrirecond exited with {self.process.returncode}:\n{self.log[-4000:]}"
+        assert self.process.returncode in (0, None), \
+            f"mrirecond exited with {self.process.returncode}:\n{self.log[-4000:]}"
 
     def __enter__(self):
         return self
@@ -257,7 +260,8 @@ class Daemon:
                 try:
                     with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for a process that has ended
                         words = file.read().decode(errors="replace").split("\0")
-                    if program in [os.path.basename(word) for word in words[:2]] and template == (words[1:2] == ["template"]):
+                    if program in [os.path.basename(word)
+                                   for word in words[:2]] and template == (words[1:2] == ["template"]):
                         found.append(int(child))
                 except OSError:
                     pass
@@ -271,7 +275,9 @@ class Daemon:
         """While its workers are stopped, jobs are accepted and assigned, but none computes or ends. Waits for the
         workers first, because a worker that is not ready would be assigned none.
         """
-        wait_until(lambda: all(worker["state"] in ("idle", "busy") for worker in self.get("/readyz?verbose").json()["worker_list"]), "workers that are ready")
+        wait_until(lambda: all(worker["state"] in ("idle", "busy")
+                               for worker in self.get("/readyz?verbose").json()["worker_list"]),
+                   "workers that are ready")
         workers = [self.worker(), *self.children("mrirecon-worker")]
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
@@ -421,8 +427,8 @@ def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
     environment = dict(os.environ, **environment)
     if daemon is not None:
         environment["MRIRECON_SERVER"] = daemon.url
-    done = subprocess.run([os.path.join(BIN, "mrirecon"), *words], stdin=stdin or subprocess.DEVNULL, capture_output=True,
-                          text=True, env=environment, timeout=timeout)
+    done = subprocess.run([os.path.join(BIN, "mrirecon"), *words], stdin=stdin or subprocess.DEVNULL,
+                          capture_output=True, text=True, env=environment, timeout=timeout)
     if check:
         assert done.returncode == 0, f"mrirecon {' '.join(words)} exited with {done.returncode}: {done.stderr}"
         assert not REPORTS.search(done.stderr), done.stderr

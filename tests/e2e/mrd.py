@@ -12,7 +12,8 @@ CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, ACQUISITION, IMAGE, WAVEFORM = 1,
 
 # The members of an image's header that tests use, at their offsets in its 198 bytes.
 IMAGE_HEAD = np.dtype({
-    "names": ["version", "data_type", "matrix", "fov", "channels", "position", "slice", "repetition", "image_type", "index", "series", "attributes"],
+    "names": ["version", "data_type", "matrix", "fov", "channels", "position", "slice", "repetition", "image_type",
+              "index", "series", "attributes"],
     "formats": ["<u2", "<u2", ("<u2", 3), ("<f4", 3), "<u2", ("<f4", 3), "<u2", "<u2", "<u2", "<u2", "<u2", "<u4"],
     "offsets": [0, 2, 16, 22, 34, 36, 98, 104, 124, 126, 128, 194], "itemsize": 198})
 PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 8: "<c16"}

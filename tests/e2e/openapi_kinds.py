@@ -56,7 +56,8 @@ def entry(name, value, indent):
 def written(document, kinds):
     """The document, with its schemas replaced by those of `kinds`."""
     old = {name: description for name, description in
-           re.findall(r"^    (Parameters\w+):\n      type: object\n((?:      description:.*\n(?:        .*\n)*)?)", document, re.M)}
+           re.findall(r"^    (Parameters\w+):\n      type: object\n((?:      description:.*\n(?:        .*\n)*)?)",
+                      document, re.M)}
     first, last = document.index("    Parameters:\n"), document.index("    Step:\n")
     text = "    Parameters:\n      description: Parameters of a job, by its kind\n      anyOf:\n"
     text += "".join(f"        - {{$ref: '#/components/schemas/{schema_name(kind)}'}}\n" for kind in kinds)

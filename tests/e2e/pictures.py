@@ -21,7 +21,8 @@ def read_png(data):
     width, height, bits, colour, _, _, interlace = struct.unpack(">IIBBBBB", chunks[0][1])
     same(interlace, 0, "interlace")
     channels, sample = {0: 1, 2: 3, 4: 2, 6: 4}[colour], bits // 8
-    lines = np.frombuffer(zlib.decompress(b"".join(c[1] for c in chunks if c[0] == b"IDAT")), np.uint8).reshape(height, -1)
+    lines = np.frombuffer(zlib.decompress(b"".join(c[1] for c in chunks if c[0] == b"IDAT")),
+                          np.uint8).reshape(height, -1)
     out = np.zeros((height, lines.shape[1] - 1), np.uint8)
     step = channels * sample
     for y in range(height):
@@ -31,7 +32,8 @@ def read_png(data):
             left = int(out[y, x - step]) if x >= step else 0
             corner = int(up[x - step]) if x >= step else 0
             guess = left + int(up[x]) - corner
-            paeth = min((abs(guess - left), 0, left), (abs(guess - int(up[x])), 1, int(up[x])), (abs(guess - corner), 2, corner))[2]
+            paeth = min((abs(guess - left), 0, left), (abs(guess - int(up[x])), 1, int(up[x])),
+                        (abs(guess - corner), 2, corner))[2]
             out[y, x] = (line[x] + {1: left, 3: (left + int(up[x])) // 2, 4: paeth}[kind]) & 255
         if kind in (0, 2):
             out[y] = (line + (up if kind == 2 else 0)) & 255

@@ -79,7 +79,9 @@ class Scan:
         return content
 
     def messages(self):
-        """The MRD version 1 messages of the scan, without a configuration: the header, every acquisition, and the end."""
+        """The MRD version 1 messages of the scan, without a configuration: the header, every acquisition, and the
+        end.
+        """
         xml = self.xml.encode()
         yield struct.pack("<HI", 3, len(xml)) + xml
         for i, head in enumerate(self.heads):
@@ -127,7 +129,8 @@ def slow(seed=2):
     """A scan that with SLOW_QUERY takes some five seconds on two cores, and ten times as long under sanitizers, so that
     there is time to stop it.
     """
-    return radial(matrix=(128, 128, 1), spokes=125 if sanitized() else 1005, samples=256, coils=1, weights=False, seed=seed)
+    return radial(matrix=(128, 128, 1), spokes=125 if sanitized() else 1005, samples=256, coils=1, weights=False,
+                  seed=seed)
 
 
 SLOW_QUERY = "kind=recon&dcf=pipe&dcf_iterations=1000&tolerance=1e-5"

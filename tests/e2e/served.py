@@ -37,9 +37,10 @@ class Served:
         self.status = status
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(SLOW)
-        self.process = subprocess.Popen(["sh", "-c", f'exec "$0" serve --device {device} "$@" 3<&{theirs.fileno()}', worker, *options],
-                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
-                                        env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen(["sh", "-c", f'exec "$0" serve --device {device} "$@" 3<&{theirs.fileno()}',
+                                         worker, *options],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                        pass_fds=[theirs.fileno()], env={**os.environ, **(environment or {})})
         theirs.close()
         self.hello = self.receive()
         same(self.hello["type"], "hello", "first message")
@@ -55,18 +56,21 @@ class Served:
         """Send a job whose results are image.h5 and one for each of `formats`, in a new folder."""
         formats = ["h5", *formats]
         os.makedirs(folder)
-        fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for name in formats]
+        fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                                              for name in formats]
         self.job_with(fds, identity, formats, room, **parameters)
 
     def job_with(self, fds, identity, formats, room=None, **parameters):
         """Send a job with these descriptors, and close them here."""
-        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, files=[f"image.{name}" for name in formats], **({"room": room} if room else {}))
+        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters,
+                  files=[f"image.{name}" for name in formats], **({"room": room} if room else {}))
         for fd in fds:
             os.close(fd)
 
     def prepare(self, identity, scan, formats=(), **parameters):
         fd = os.open(scan, os.O_RDONLY)
-        self.send([fd], type="prepare", id=identity, kind="recon", parameters=parameters, files=["image.h5", *(f"image.{name}" for name in formats)])
+        self.send([fd], type="prepare", id=identity, kind="recon", parameters=parameters,
+                  files=["image.h5", *(f"image.{name}" for name in formats)])
         os.close(fd)
 
     def computed(self):
@@ -122,4 +126,5 @@ class Served:
         self.socket.close()
         _, errors = self.process.communicate(timeout=SLOW)
         assert not REPORTS.search(errors), errors
-        same((self.process.returncode, errors), (self.status, ""), "exit status and stderr after the daemon's end closed")
+        same((self.process.returncode, errors), (self.status, ""),
+             "exit status and stderr after the daemon's end closed")

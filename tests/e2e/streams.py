@@ -12,7 +12,8 @@ class Stream:
         self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
         words = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
         headers = {**headers, **({} if last is None else {"Last-Event-ID": last})}
-        self.socket.sendall((words + "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode())
+        self.socket.sendall((words + "".join(f"{name.replace('_', '-')}: {value}\r\n" for name,
+                                             value in headers.items()) + "\r\n").encode())
         self.file = self.socket.makefile("rb")
         self.status = int(self.file.readline().split()[1])
         self.headers = {}

@@ -15,7 +15,8 @@ def at_terminal(words, columns, environment=None, drawn=lambda text: None):
     """
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=inner,
+                               env=environment)
     os.close(inner)
     seen = b""
     while True:
@@ -30,7 +31,8 @@ def at_terminal(words, columns, environment=None, drawn=lambda text: None):
     os.close(outer)
     same(process.wait(SLOW), 0, "exit status")
     # The terminal driver turns the newline that ends a progress line into a carriage return and a newline.
-    progress = [line.removeprefix("\033[K") for line in seen.decode().replace("\r\n", "\n").split("\r") if line.startswith("\033[K")]
+    progress = [line.removeprefix("\033[K") for line in seen.decode().replace("\r\n", "\n").split("\r")
+                if line.startswith("\033[K")]
     progress = [line for line in progress if line and "\n" not in line]
     assert all(len(line) < columns for line in progress), f"wider than {columns} columns: {progress}"
     return progress

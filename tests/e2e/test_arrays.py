@@ -44,7 +44,8 @@ def close(seen, expected):
 def same_as_ismrmrd(daemon):
     _, expected = run(daemon, SCAN.bytes(FOLDER.name), "dcf=given")
     close(expected[0], SCAN.adjoint())
-    report, seen = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "dcf=given&size=24,20&fov_mm=48,40")
+    report, seen = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS),
+                       "dcf=given&size=24,20&fov_mm=48,40")
     assert (seen == expected).all(), "a different image"
     same([d for d in report["decisions"] if d["what"] == "field of view"], [], "decisions on the field of view")
 
@@ -53,7 +54,8 @@ def same_as_ismrmrd(daemon):
 def any_layout(daemon):
     _, expected = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "size=24,20")
     report, seen = run(daemon, npz(np.savez_compressed, kspace=np.asfortranarray(KSPACE.astype(">c16")),
-                                   trajectory=np.asfortranarray(TRAJECTORY.astype(">f8")), weights=WEIGHTS.astype(">f4")),
+                                   trajectory=np.asfortranarray(TRAJECTORY.astype(">f8")),
+                                   weights=WEIGHTS.astype(">f4")),
                        "size=24,20")
     assert (seen == expected).all(), "a different image"
     decided = [d for d in report["decisions"] if d["what"] == "field of view"]
@@ -84,18 +86,22 @@ def sensitivities(daemon):
     cfl("k", KSPACE.transpose(2, 1, 0)[None])
     cfl("t", np.concatenate([TRAJECTORY, np.zeros((31, 48, 1))], -1).transpose(2, 1, 0))
     cfl("s", maps[:, None].transpose(3, 2, 1, 0))
-    same(pack("packed-maps.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "sensitivities=@/s.cfl").stderr, "", "what pack says")
+    same(pack("packed-maps.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "sensitivities=@/s.cfl").stderr, "",
+         "what pack says")
     with np.load(f"{FOLDER.name}/packed-maps.npz") as arrays:
         assert (arrays["sensitivities"][:, 0] == maps).all(), "different maps"
     field, times = rng.normal(size=(20, 24)).astype("f4"), np.linspace(0, 0.01, 48).astype("f4")
     cfl("f", field[None].transpose(2, 1, 0))
     cfl("times", times[None])
-    same(pack("packed-field.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "fieldmap=@/f.cfl", "times=@/times.cfl").stderr, "", "what pack says")
+    same(pack("packed-field.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "fieldmap=@/f.cfl",
+              "times=@/times.cfl").stderr, "", "what pack says")
     with np.load(f"{FOLDER.name}/packed-field.npz") as arrays:
-        assert (arrays["fieldmap"][0] == field).all() and (arrays["times"] == times).all(), "a different field map, or different times"
-    for bad, code in ((maps[:1], "malformed-file"), (maps.transpose(0, 2, 1), "malformed-file"), (np.abs(maps), "malformed-file"),
-                      (maps * np.nan, "data-nonfinite")):
-        job = daemon.run(npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=bad), "kind=recon&size=24,20&coils=sense")
+        assert (arrays["fieldmap"][0] == field).all() and (arrays["times"]
+                                                           == times).all(), "a different field map, or different times"
+    for bad, code in ((maps[:1], "malformed-file"), (maps.transpose(0, 2, 1), "malformed-file"),
+                      (np.abs(maps), "malformed-file"), (maps * np.nan, "data-nonfinite")):
+        job = daemon.run(npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=bad),
+                         "kind=recon&size=24,20&coils=sense")
         same(job["state"], "failed", "state")
         same(job["error"]["code"], code, f"code of {bad.shape}")
 
@@ -129,23 +135,27 @@ def three_dimensions(daemon):
 def cfl(name, array):
     """Write an array as BART does: complex64, the first axis fastest."""
     with open(f"{FOLDER.name}/{name}.hdr", "w") as file:
-        file.write("# Dimensions\n" + " ".join(str(n) for n in array.shape + (1,) * (16 - array.ndim)) + " \n# Command\nmade\n")
+        file.write("# Dimensions\n" + " ".join(str(n) for n in array.shape + (1,) * (16 - array.ndim)) +
+                   " \n# Command\nmade\n")
     with open(f"{FOLDER.name}/{name}.cfl", "wb") as file:
         file.write(array.astype("<c8").tobytes(order="F"))
 
 
 def pack(out, *words):
-    return subprocess.run([f"{BIN}/mrirecon", "pack", f"{FOLDER.name}/{out}", *(word.replace("@", FOLDER.name) for word in words)],
+    return subprocess.run([f"{BIN}/mrirecon", "pack", f"{FOLDER.name}/{out}",
+                           *(word.replace("@", FOLDER.name) for word in words)],
                           capture_output=True, text=True)
 
 
 @test("mrirecon pack: BART arrays and .npy files become the same scan")
 def packed(daemon):
     series = np.stack([KSPACE, 2 * KSPACE], 1)
-    cfl("ksp", np.zeros((1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2)) + series.transpose(3, 2, 0, 1).reshape(1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2))
+    cfl("ksp", np.zeros((1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2)) +
+        series.transpose(3, 2, 0, 1).reshape(1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2))
     cfl("traj", np.concatenate([TRAJECTORY, np.zeros((31, 48, 1))], -1).transpose(2, 1, 0))
     cfl("dcf", WEIGHTS.T[None])
-    same(pack("bart.npz", "kspace=@/ksp.cfl", "trajectory=@/traj.hdr", "weights=@/dcf.cfl").stderr, "", "what pack says")
+    same(pack("bart.npz", "kspace=@/ksp.cfl", "trajectory=@/traj.hdr", "weights=@/dcf.cfl").stderr, "",
+         "what pack says")
     with np.load(f"{FOLDER.name}/bart.npz") as arrays:
         assert (arrays["kspace"] == series).all() and (arrays["trajectory"][..., :2] == TRAJECTORY).all()
         assert arrays["trajectory"].dtype == np.float32 and (arrays["weights"] == WEIGHTS).all()
@@ -168,7 +178,8 @@ def not_packed():
                                 (["kspace=@/none.npy", "trajectory=@/again.npy"], 1, "none.npy cannot be read"),
                                 (["kspace=@/cartesian.hdr", "trajectory=@/cartesian.cfl"], 1, "other axes"),
                                 (["kspace=/dev/null", "trajectory=@/again.npy"], 1, "no regular file"),
-                                (["kspace=@/again.npy"], 2, "use: mrirecon pack"), (["field=@/again.npy"], 2, "use: mrirecon pack"), ([], 2, "use: mrirecon pack")):
+                                (["kspace=@/again.npy"], 2, "use: mrirecon pack"),
+                                (["field=@/again.npy"], 2, "use: mrirecon pack"), ([], 2, "use: mrirecon pack")):
         done = pack("never.npz", *words)
         same(done.returncode, status, f"status of {words}")
         assert said in done.stderr, done.stderr
@@ -192,7 +203,8 @@ def attached(daemon):
 
     def attach(trajectory):
         np.save(f"{FOLDER.name}/attached.npy", trajectory)
-        return subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/attached.npy"], capture_output=True, text=True)
+        return subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/attached.npy"],
+                              capture_output=True, text=True)
 
     images = []
     # A line that the scan does not have: attaching by line is an error, which is reported.
@@ -201,7 +213,8 @@ def attached(daemon):
         same(attach(trajectory).stderr, "", "what attach-trajectory says")
         with h5py.File(out) as file:
             head = file["dataset/data"][4]["head"]
-            same((tuple(head["position"]), int(head["idx"]["kspace_encode_step_1"]), int(head["trajectory_dimensions"])), ((3, 4, 5), 26, 3), "head")
+            same((tuple(head["position"]), int(head["idx"]["kspace_encode_step_1"]),
+                  int(head["trajectory_dimensions"])), ((3, 4, 5), 26, 3), "head")
         with open(out, "rb") as file:
             images.append(run(daemon, file.read(), "dcf=given")[1])
         done = attach(SCAN.traj)
@@ -209,7 +222,8 @@ def attached(daemon):
         os.unlink(out)
     close(images[0][0], SCAN.adjoint())
     assert (images[0] == images[1]).all(), "different images"
-    for trajectory, said in ((longer, "32 readouts"), (SCAN.traj[:, :-1], "48 samples"), (SCAN.traj[..., :1], "2 to 4"), (KSPACE, "real numbers")):
+    for trajectory, said in ((longer, "32 readouts"), (SCAN.traj[:, :-1], "48 samples"), (SCAN.traj[..., :1], "2 to 4"),
+                             (KSPACE, "real numbers")):
         done = attach(trajectory)
         assert done.returncode == 1 and said in done.stderr and not os.path.exists(out), done
 

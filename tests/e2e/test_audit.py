@@ -46,8 +46,10 @@ def audit_of_purges():
         daemon.as_("other", "DELETE", "/v1/jobs?older=0").problem(403, "forbidden")
         daemon.as_("admin", "DELETE", "/v1/jobs?older=always").problem(400, "bad-parameter")
         same(daemon.as_("admin", "DELETE", "/v1/jobs?older=0").expect(200).json()["removed"], 3, "jobs removed")
-        lines = wait_until(lambda: len(lines := re.findall("audit: (.* DELETE /v1/jobs .*)", daemon.read_log())) == 3 and lines, "three lines")
-        same(sorted(lines), ["client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 200 removed=3", "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 400 removed=0",
+        lines = wait_until(lambda: len(lines := re.findall("audit: (.* DELETE /v1/jobs .*)", daemon.read_log())) == 3
+                           and lines, "three lines")
+        same(sorted(lines), ["client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 200 removed=3",
+                             "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 400 removed=0",
                              "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs 403 removed=0"], "audit lines")
 
 
@@ -72,12 +74,17 @@ ABOUT = """<subjectInformation><patientName>Okonkwo</patientName><patientID>Okon
 <coilLabel><coilNumber>0</coilNumber><coilName>Okonkwo</coilName></coilLabel><institutionName>Okonkwo</institutionName><stationName>Okonkwo</stationName>
 </acquisitionSystemInformation><experimentalConditions>"""
 NAMED = (("<experimentalConditions>", ABOUT),
-         ("</trajectory>", "</trajectory><trajectoryDescription><identifier>Okonkwo</identifier><comment>Okonkwo</comment></trajectoryDescription>"),
-         ("</ismrmrdHeader>", "<userParameters><userParameterString><name>Okonkwo</name><value>Okonkwo</value></userParameterString></userParameters></ismrmrdHeader>"))
+         ("</trajectory>",
+          "</trajectory><trajectoryDescription><identifier>Okonkwo</identifier><comment>Okonkwo</comment></trajectoryDescription>"),
+         ("</ismrmrdHeader>",
+          "<userParameters><userParameterString><name>Okonkwo</name><value>Okonkwo</value></userParameterString></userParameters></ismrmrdHeader>"))
 # Headers with an error at the name.
-BROKEN = (("</ismrmrdHeader>", "<oops>"), ("<patientName>Okonkwo", "<patientName>&Okonkwo;"), ("<patientName>", "<!-- Okonkwo -- her name --><patientName>"),
-          ("<patientName>", "<patientName Okonkwo='1' Okonkwo='2'>"), ("</patientName>", "]]></patientName>"), ("Okonkwo</patientName>", "Okonkwo\x01</patientName>"),
-          ("<patientName>Okonkwo", "<patientName>&Okonkwo "), ('encoding="UTF-8"', 'encoding="Okonkwo"'), ("<ismrmrdHeader ", "<!DOCTYPE Okonkwo><ismrmrdHeader "))
+BROKEN = (("</ismrmrdHeader>", "<oops>"), ("<patientName>Okonkwo", "<patientName>&Okonkwo;"),
+          ("<patientName>", "<!-- Okonkwo -- her name --><patientName>"),
+          ("<patientName>", "<patientName Okonkwo='1' Okonkwo='2'>"), ("</patientName>", "]]></patientName>"),
+          ("Okonkwo</patientName>", "Okonkwo\x01</patientName>"),
+          ("<patientName>Okonkwo", "<patientName>&Okonkwo "), ('encoding="UTF-8"', 'encoding="Okonkwo"'),
+          ("<ismrmrdHeader ", "<!DOCTYPE Okonkwo><ismrmrdHeader "))
 
 
 @test("only its owner can read the state folder; the patient's name is in scans and ISMRMRD images, and nowhere else")
@@ -87,12 +94,16 @@ def privacy():
         for place, text in NAMED:
             assert place in scan.xml, place
             scan.xml = scan.xml.replace(place, text)
-        sent = {"User-Agent": "Okonkwo", "Referer": "http://okonkwo.example/Okonkwo", "Content-Disposition": 'attachment; filename="Okonkwo.h5"', "Cookie": "Okonkwo"}
+        sent = {"User-Agent": "Okonkwo", "Referer": "http://okonkwo.example/Okonkwo",
+                "Content-Disposition": 'attachment; filename="Okonkwo.h5"', "Cookie": "Okonkwo"}
         job = daemon.finish(daemon.submit(scan.bytes(folder), **sent).expect(202).json()["id"])
         same(job["state"], "succeeded")
-        begun = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(scan.bytes(folder))), "Upload-Metadata": "filename Okonkwo"})
+        begun = daemon.request("POST", "/v1/uploads?kind=recon",
+                               headers={**TUS, "Upload-Length": str(len(scan.bytes(folder))),
+                                        "Upload-Metadata": "filename Okonkwo"})
         pieces = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
-        ended = daemon.finish(daemon.request("PATCH", begun.headers["location"], scan.bytes(folder), pieces).expect(204).headers["x-job-id"])
+        ended = daemon.finish(daemon.request("PATCH", begun.headers["location"], scan.bytes(folder),
+                                             pieces).expect(204).headers["x-job-id"])
         same(ended["state"], "succeeded")
         for form in ("nii.gz", "png", "npy"):
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200)

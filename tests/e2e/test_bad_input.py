@@ -57,8 +57,10 @@ def empty(daemon):
 
 @test("text, a picture, zeros, an HDF5 signature alone")
 def text(daemon):
-    for body, codes in ((b"this is no scan\n", ("unknown-format",)), (b"\x89PNG\r\n\x1a\n" + b"x" * 1000, ("unknown-format",)),
-                        (bytes(100000), ("unknown-format",)), (b"\x89HDF\r\n\x1a\n", ("malformed-file", "truncated-file")),
+    for body, codes in ((b"this is no scan\n", ("unknown-format",)),
+                        (b"\x89PNG\r\n\x1a\n" + b"x" * 1000, ("unknown-format",)),
+                        (bytes(100000), ("unknown-format",)),
+                        (b"\x89HDF\r\n\x1a\n", ("malformed-file", "truncated-file")),
                         (b"x", ("unknown-format",))):
         response = daemon.submit(body)
         problem = response.json() if response.status != 202 else daemon.finish(response.json()["id"])["error"]
@@ -70,14 +72,18 @@ def text(daemon):
 @test("bodies sent by curl with -F, -d and without the @: the error names the right option")
 def by_curl(daemon):
     GOOD.write(f"{FOLDER.name}/scan.h5")
-    for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"), (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),
+    for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"),
+                        (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),
                         (("-d", "scan.h5"), 'the text "scan.h5", which looks like a file name.*--data-binary @scan.h5'),
                         (("--data-binary", "scan.h5"), 'the text "scan.h5"'),
-                        (("-F", "file=@scan.h5", "-H", "Content-Type: application/x-hdf5"), "The file is a multipart form, as curl -F sends it")):
-        done = subprocess.run(["curl", "-sS", "-H", "Prefer: wait=60", *words, f"{daemon.url}/v1/jobs?kind=recon"], cwd=FOLDER.name, capture_output=True, text=True)
+                        (("-F", "file=@scan.h5", "-H", "Content-Type: application/x-hdf5"),
+                         "The file is a multipart form, as curl -F sends it")):
+        done = subprocess.run(["curl", "-sS", "-H", "Prefer: wait=60", *words, f"{daemon.url}/v1/jobs?kind=recon"],
+                              cwd=FOLDER.name, capture_output=True, text=True)
         problem = check_problem(json.loads(done.stdout), "unknown-format", 415)
         assert re.search(says, problem["detail"]), problem
-    same(daemon.submit(GOOD.bytes(FOLDER.name).replace(b"\r\n", b"\n"), Prefer="wait=60").json()["detail"][:60], "The file was an HDF5 file until its line ends were changed, ")
+    same(daemon.submit(GOOD.bytes(FOLDER.name).replace(b"\r\n", b"\n"), Prefer="wait=60").json()["detail"][:60],
+         "The file was an HDF5 file until its line ends were changed, ")
     still_well(daemon)
 
 
@@ -131,7 +137,8 @@ def other_hdf5(daemon):
 @test("a body over the limit is refused, whether its length is announced or found during the upload")
 def too_large(daemon):
     before = daemon.files()
-    problem = daemon.request("POST", "/v1/jobs?kind=recon", headers={"Content-Length": str(LIMIT + 1), "Expect": "100-continue"}
+    problem = daemon.request("POST", "/v1/jobs?kind=recon",
+                             headers={"Content-Length": str(LIMIT + 1), "Expect": "100-continue"}
                              ).problem(413, "body-too-large")
     assert str(LIMIT) in problem["detail"] or "8" in problem["detail"], problem["detail"]
 
@@ -139,7 +146,8 @@ def too_large(daemon):
         for _ in range(LIMIT // 65536 + 20):
             yield bytes(65536)
     try:
-        daemon.request("POST", "/v1/jobs?kind=recon", body=pieces(), headers={"Transfer-Encoding": "chunked"}).problem(413, "body-too-large")
+        daemon.request("POST", "/v1/jobs?kind=recon", body=pieces(),
+                       headers={"Transfer-Encoding": "chunked"}).problem(413, "body-too-large")
     except (BrokenPipeError, ConnectionResetError):
         pass  # the server may close before all is sent; only what it keeps counts
     same(set(daemon.files()) - set(before), set(), "files left behind")
@@ -230,12 +238,14 @@ for test_name, test_code, test_change, more in (
         ("NaN among the data", "data-nonfinite", nan_in_data, {"says": "7"}),
         ("infinity among the data", "data-nonfinite", infinite_data, {}),
         ("NaN in the trajectory", "trajectory-nonfinite", nan_in_trajectory, {"says": "9"}),
-        ("a sample outside the encoded k-space, unit given", "trajectory-out-of-range", out_of_range, {"query": "kind=recon&traj_units=pixel", "says": r"0\.9"}),
+        ("a sample outside the encoded k-space, unit given", "trajectory-out-of-range", out_of_range,
+         {"query": "kind=recon&traj_units=pixel", "says": r"0\.9"}),
         ("a trajectory in no unit that is known", "trajectory-scaling-ambiguous", odd_unit, {"says": "traj_units"}),
         ("no trajectory", "trajectory-missing", no_trajectory, {}),
         ("a Cartesian scan", "trajectory-missing", cartesian, {}),
         ("a trajectory with one column", "trajectory-dimensions", one_dimension, {"weights": False}),
-        ("weights asked for, none there", "dcf-missing", lambda scan: None, {"query": "kind=recon&dcf=given", "weights": False, "says": "dcf"}),
+        ("weights asked for, none there", "dcf-missing", lambda scan: None,
+         {"query": "kind=recon&dcf=given", "weights": False, "says": "dcf"}),
         ("NaN among the weights", "dcf-invalid", nan_weight, {"query": "kind=recon&dcf=given"}),
         ("nothing but noise", "no-image-data", all_noise, {}),
         ("every sample discarded", "encoding-invalid", discards_all, {"says": "discard"}),
@@ -243,7 +253,8 @@ for test_name, test_code, test_change, more in (
         ("a header without encoding", "header-invalid", no_encoding, {}),
         ("a matrix of 70000", "header-invalid", huge_matrix, {"says": "70000|matrix"}),
         ("a matrix of -1", "header-invalid", negative_matrix, {"says": "matrix"}),
-        ("an acquisition of an encoding that is not there", "encoding-invalid", no_such_encoding, {"says": "5|encoding"}),
+        ("an acquisition of an encoding that is not there", "encoding-invalid", no_such_encoding,
+         {"says": "5|encoding"}),
         ("coils that change within an image", "coils-differ", fewer_coils, {}),
         ("an acquisition whose head does not fit its data", "malformed-file", head_lies, {"says": "6|samples"})):
     test(test_name)(refused(test_code, test_change, **more))

@@ -59,13 +59,16 @@ def whole(daemon):
     assert all(job["priority"] == "batch" for job in jobs(daemon)[:4])
     # Again: only what is missing is done; failed scans are retried on request.
     os.unlink(f"{where}/images/a1.png")
-    same(client(daemon, "batch", where, "dcf=given", "--format", "png", check=False).returncode, 1, "exit status, again")
+    same(client(daemon, "batch", where, "dcf=given", "--format", "png", check=False).returncode, 1,
+         "exit status, again")
     same(len(jobs(daemon)) - before, 4, "jobs")
     assert os.path.exists(f"{where}/images/a1.png"), "the missing image was not made again"
     shutil.copy(GOOD, f"{where}/b0.h5")  # repaired: a different scan of the same name
-    same(table(client(daemon, "batch", where, "dcf=given", "--format", "png"))["b0.h5"], "succeeded", "state of the repaired scan")
+    same(table(client(daemon, "batch", where, "dcf=given", "--format", "png"))["b0.h5"], "succeeded",
+         "state of the repaired scan")
     same(len(jobs(daemon)) - before, 5, "jobs")
-    same(table(client(daemon, "batch", where, "dcf=none", "--format", "png"))["a0.h5"], "succeeded", "state with other parameters")
+    same(table(client(daemon, "batch", where, "dcf=none", "--format", "png"))["a0.h5"], "succeeded",
+         "state with other parameters")
     same(len(jobs(daemon)) - before, 9, "jobs with other parameters")
 
 
@@ -75,7 +78,8 @@ def other_result(daemon):
     asked = ("coils=adaptive", "results=image,maps", "--format", "npy")
     client(daemon, "batch", where, *asked)
     client(daemon, "batch", where, *asked, "--result", "maps")
-    same(sorted(os.listdir(f"{where}/images")), ["a0.maps.npy", "a0.npy", "a1.maps.npy", "a1.npy", "batch.state"], "files")
+    same(sorted(os.listdir(f"{where}/images")), ["a0.maps.npy", "a0.npy", "a1.maps.npy", "a1.npy", "batch.state"],
+         "files")
     same(len(jobs(daemon)) - before, 2, "jobs")
 
 
@@ -84,7 +88,8 @@ def retry(daemon):
     where, out = folder(0, bad=1), tempfile.mkdtemp(dir=FOLDER.name)
     for words, more in (([], 1), ([], 0), (["--retry"], 1)):
         before = len(jobs(daemon))
-        same(client(daemon, "batch", where, "dcf=given", "--out", out, *words, check=False).returncode, 1, "exit status")
+        same(client(daemon, "batch", where, "dcf=given", "--out", out, *words, check=False).returncode, 1,
+             "exit status")
         same(len(jobs(daemon)) - before, more, f"jobs with {words}")
 
 
@@ -95,8 +100,8 @@ def broken_off():
         where = folder(8)
         environment = dict(os.environ, MRIRECON_SERVER=daemon.url)
         for sign, status in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
-            running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], env=environment, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
+            running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], env=environment,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             first = running.stderr.readline() if sign == signal.SIGINT else ""
             told = running.stderr.readline()  # once a fourth is refused, three are known to be accepted
             assert told.endswith("[queue-full]\n"), told
@@ -127,8 +132,8 @@ def back_pressure():
         daemon.options["work_reserve"] = "900T"  # no job begins, so the batch is not over when the daemon is killed
         daemon.restart(same_port=True)
         where = folder(6)
-        running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
+        running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
         told = running.stderr.readline()
         assert told.endswith("[queue-full]\n"), told
         daemon.kill()
@@ -184,7 +189,8 @@ def connections():
         done = client(None, "batch", where, "dcf=given", check=False, timeout=120, MRIRECON_SERVER=proxy.url)
         proxy.listener.close()
         # libcurl itself retries once after sending on a reused connection.
-        same((done.returncode, 3 <= proxy.broken <= 6), (1, True), f"exit status, and whether it was tried three times: {proxy.broken}, {done.stderr}")
+        same((done.returncode, 3 <= proxy.broken <= 6), (1, True),
+             f"exit status, and whether it was tried three times: {proxy.broken}, {done.stderr}")
         same(table(done), {"a0.h5": "succeeded", "a1.h5": "failed", "a2.h5": "succeeded"}, "states")
         done = client(daemon, "batch", where, "dcf=given", "--retry")
         same(set(table(done).values()), {"succeeded"}, "states")
@@ -200,7 +206,8 @@ def connections():
             (streams if stream.recv(100).startswith(b"HTTP/1.1 200") else refused).append(stream)
             return len(refused) > 10
         wait_until(full, "all connections to be busy")
-        running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", folder(2), "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", folder(2), "dcf=given"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
         told = running.stderr.readline()
         assert told.startswith("mrirecon: waiting: ") and told.endswith("[too-many-connections]\n"), told
@@ -217,25 +224,30 @@ def refusals():
         daemon = Daemon(devices="cpu", work_reserve="900T", **options)  # no job begins
         with daemon:
             where = folder(3)
-            running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                        env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
             told = running.stderr.readline()
             assert told.startswith("mrirecon: waiting: ") and told.endswith(f"[{code}]\n"), told
-            asked = lambda: sum(count for name, count in daemon.metrics().items() if re.match(r'mrirecond_http_requests_total\{method="POST",code="(429|503|507)"', name))  # noqa: E731
-            wait_until(lambda: asked() >= 2, "it to ask again")
+            refused = re.compile(r'mrirecond_http_requests_total\{method="POST",code="(429|503|507)"')
+            wait_until(lambda: sum(count for name, count in daemon.metrics().items() if refused.match(name)) >= 2,
+                       "it to ask again")
             running.send_signal(signal.SIGINT)
             out, said = running.communicate(timeout=120)
-            same((running.returncode, said), (130, "mrirecon: interrupted\nmrirecon: give the same command again to continue.\n"), "end")
+            same((running.returncode, said),
+                 (130, "mrirecon: interrupted\nmrirecon: give the same command again to continue.\n"), "end")
             lines = out.splitlines()
             assert lines[1].split()[:2] == ["a0.h5", "on"] and lines[2].split() == ["a1.h5", "not", "sent"], out
             same(lines[-1], "0 of 3 succeeded, 0 failed, 1 on the server, 2 not sent", "last line")
             daemon.kill()
             daemon.options = dict(devices="cpu")
             daemon.restart()
-            same(set(table(client(daemon, "batch", where, "dcf=given")).values()), {"succeeded"}, f"states after {code}")
+            same(set(table(client(daemon, "batch", where, "dcf=given")).values()), {"succeeded"},
+                 f"states after {code}")
             same(len(jobs(daemon)), 3, f"jobs after {code}")
     with concurrent.futures.ThreadPoolExecutor(3) as pool:  # each waits for seconds before it tries again
-        list(pool.map(refusal, (dict(queue_limit=1), dict(client_jobs=1), dict(spool_limit=2 * os.path.getsize(GOOD) - 1)),
+        list(pool.map(refusal, (dict(queue_limit=1), dict(client_jobs=1),
+                                dict(spool_limit=2 * os.path.getsize(GOOD) - 1)),
                       ("queue-full", "client-quota", "spool-full")))
 
 
@@ -257,13 +269,15 @@ def twins(daemon):
         other.write(f"{where}/{name}")
     done = client(daemon, "batch", where, "dcf=given", "--format", "npy")
     same(len(table(done)), 5, "scans")
-    same(sorted(os.listdir(f"{where}/images")), ["UP.npy", "a0.MRD.npy", "a0.h5.h5.npy", "a0.h5.npy", "a1.npy", "batch.state"], "images")
+    same(sorted(os.listdir(f"{where}/images")), ["UP.npy", "a0.MRD.npy", "a0.h5.h5.npy", "a0.h5.npy", "a1.npy",
+                                                 "batch.state"], "images")
     assert "a0.MRD.npy" in done.stderr and "a0.h5.h5.npy" in done.stderr, done.stderr
 
     def image(name):
         with open(f"{where}/images/{name}.npy", "rb") as file:
             return file.read()
-    same([image(name) == image("a1") for name in ("a0.h5", "a0.MRD", "a0.h5.h5", "UP")], [True, False, False, False], "whose image each is")
+    same([image(name) == image("a1") for name in ("a0.h5", "a0.MRD", "a0.h5.h5", "UP")], [True, False, False, False],
+         "whose image each is")
     same([image(name) == image("UP") for name in ("a0.MRD", "a0.h5.h5")], [True, True], "whose image each is")
     before = len(jobs(daemon))
     client(daemon, "batch", where, "dcf=given", "--format", "npy")
@@ -285,13 +299,15 @@ def bad_ones(daemon):
 
     def run(*words):
         try:
-            return subprocess.run([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given", *words], capture_output=True, text=True, timeout=120, user=user,
+            return subprocess.run([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given", *words],
+                                  capture_output=True, text=True, timeout=120, user=user,
                                   stdin=subprocess.DEVNULL, env=dict(os.environ, MRIRECON_SERVER=daemon.url))
         except PermissionError:
             skip("another user may not run the programs from where they lie")
     done = run()
     same(done.returncode, 1, f"exit status: {done.stderr}")
-    same(table(done), {"a0.h5": "succeeded", "a1.h5": "succeeded", "cut.h5": "failed", "empty.h5": "failed", "secret.h5": "failed"}, "states")
+    same(table(done), {"a0.h5": "succeeded", "a1.h5": "succeeded", "cut.h5": "failed", "empty.h5": "failed",
+                       "secret.h5": "failed"}, "states")
     for says in ("The file is empty. [empty-body]", "[truncated-file]", "Permission denied [io-error]"):
         assert says in done.stderr, done.stderr
     os.chmod(f"{where}/secret.h5", 0o644)
@@ -301,7 +317,8 @@ def bad_ones(daemon):
     assert "1 failed before; --retry" in done.stderr, done.stderr
     os.chmod(where, 0)
     done = run()
-    same((done.returncode, done.stdout, "Permission denied" in done.stderr), (1, "", True), f"of a folder that may not be read: {done.stderr}")
+    same((done.returncode, done.stdout, "Permission denied" in done.stderr), (1, "", True),
+         f"of a folder that may not be read: {done.stderr}")
     os.chmod(where, 0o755)
 
 
@@ -315,21 +332,26 @@ def terminal():
         stack.enter_context(daemon.held("density"))  # until it is drawn
         moving = at_terminal([os.path.join(BIN, "mrirecon"), *words], 100, dict(os.environ, MRIRECON_SERVER=daemon.url),
                              drawn=lambda text: "density, iter" in text and stack.close())
-    assert any(re.fullmatch(r"\[#+\.+\] +\d+ %  2 of 3, 1 on the server; slow\.h5: density, iteration \d+.*", line) for line in moving), moving
+    assert any(re.fullmatch(r"\[#+\.+\] +\d+ %  2 of 3, 1 on the server; slow\.h5: density, iteration \d+.*", line)
+               for line in moving), moving
 
 
 @test("errors of the command line are printed at once, and once")
 def wrong(daemon):
     before = len(jobs(daemon))
-    for words, status, says in ((["batch", f"{FOLDER.name}/none"], 1, "cannot be read"), (["batch", tempfile.mkdtemp(dir=FOLDER.name)], 1, "no scan"),
+    for words, status, says in ((["batch", f"{FOLDER.name}/none"], 1, "cannot be read"),
+                                (["batch", tempfile.mkdtemp(dir=FOLDER.name)], 1, "no scan"),
                                 (["batch", GOOD], 1, "Not a directory"),
-                                (["batch", folder(2), "dcf=wrong"], 1, "bad-parameter"), (["batch", folder(2), "--priority", "x"], 1, "bad-parameter"),
-                                (["batch", folder(2), "dcf"], 2, "PARAM=VALUE"), (["batch", folder(2), "--format", "gif"], 2, "gif")):
+                                (["batch", folder(2), "dcf=wrong"], 1, "bad-parameter"),
+                                (["batch", folder(2), "--priority", "x"], 1, "bad-parameter"),
+                                (["batch", folder(2), "dcf"], 2, "PARAM=VALUE"),
+                                (["batch", folder(2), "--format", "gif"], 2, "gif")):
         done = client(daemon, *words, check=False)
         same(done.returncode, status, f"exit status of {words}: {done.stderr}")
         same((says in done.stderr, done.stderr.count("\n") < 4), (True, True), f"what {words} says: {done.stderr}")
     where = folder(1)
-    same(client(daemon, "batch", where, "--out", where, check=False).returncode, 1, "exit status for images among the scans")
+    same(client(daemon, "batch", where, "--out", where, check=False).returncode, 1,
+         "exit status for images among the scans")
     same(len(jobs(daemon)), before, "jobs")
 
 

@@ -30,7 +30,8 @@ def pdb(chain, models=1):
     lines = []
     for model in range(models):
         lines += [f"MODEL     {model + 1:4d}"] if models > 1 else []
-        lines += [f"ATOM  {i + 1:5d}  {element:<3s} GLY A{i // 6 + 1:4d}    {x + 3 * model:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00          {element:>2s}"
+        lines += [f"ATOM  {i + 1:5d}  {element:<3s} GLY A{i // 6 + 1:4d}    {x + 3 * model:8.3f}{y:8.3f}{z:8.3f}  1.00 "
+                  f" 0.00          {element:>2s}"
                   for i, (element, (x, y, z)) in enumerate(chain)]
         lines += ["ENDMDL"] if models > 1 else []
     return ("\n".join([*lines, "END"]) + "\n").encode()
@@ -43,7 +44,8 @@ def points(count, columns):
     """[count][columns] as .npy."""
     file = io.BytesIO()
     rng = np.random.default_rng(5)
-    np.save(file, np.column_stack([rng.random((count, 3)) * 60] + [np.full(count, 2.0)] * (columns - 3)).astype(np.float32))
+    np.save(file, np.column_stack([rng.random((count, 3)) * 60] +
+                                  [np.full(count, 2.0)] * (columns - 3)).astype(np.float32))
     return file.getvalue()
 
 
@@ -78,7 +80,8 @@ def formats(daemon):
     assert volume.max() > 10 and volume[0].max() == volume[:, 0].max() == volume[:, :, 0].max() == 0, volume.max()
     vertex, corner = read_ply(results(daemon, job, "mesh").body)
     surface = report["surface"]
-    same((len(vertex), len(corner), surface["closed"]), (surface["vertices"], surface["triangles"], True), "the mesh's size")
+    same((len(vertex), len(corner), surface["closed"]), (surface["vertices"], surface["triangles"], True),
+         "the mesh's size")
     edges = np.sort(np.concatenate([corner[:, [i, (i + 1) % 3]] for i in range(3)]), axis=1)
     same(set(np.unique(edges, axis=0, return_counts=True)[1]), {2}, "triangles of an edge")
     a, b, c = (vertex[corner[:, i], :3].astype(float) for i in range(3))
@@ -89,8 +92,10 @@ def formats(daemon):
     # area.
     assert abs((volume >= 1).sum() * 0.4 ** 3 - surface["volume"]) < 0.05 * 0.4 * surface["area"]
     lines = results(daemon, job, "mesh?format=obj").body.decode().splitlines()
-    same([sum(line.startswith(kind) for line in lines) for kind in ("v ", "vn ", "f ")], [len(vertex), len(vertex), len(corner)], "OBJ")
-    np.testing.assert_array_equal(np.array([line.split()[1:] for line in lines if line.startswith("v ")], np.float32), vertex[:, :3])
+    same([sum(line.startswith(kind) for line in lines) for kind in ("v ", "vn ", "f ")],
+         [len(vertex), len(vertex), len(corner)], "OBJ")
+    np.testing.assert_array_equal(np.array([line.split()[1:] for line in lines if line.startswith("v ")], np.float32),
+                                  vertex[:, :3])
     stl = np.frombuffer(results(daemon, job, "mesh.stl").body[84:], np.dtype([("at", "<f4", (4, 3)), ("none", "<u2")]))
     np.testing.assert_array_equal(stl["at"][:, 1:].reshape(-1, 3), vertex[corner.ravel(), :3])
     for name, begins in (("mesh?format=png", b"\x89PNG"), ("volume?format=png", b"\x89PNG")):
@@ -100,7 +105,8 @@ def formats(daemon):
     assert f"counts {volume.shape[2]} {volume.shape[1]} {volume.shape[0]}" in dx, dx[:300]
     mrc = results(daemon, job, "volume?format=mrc").body
     np.testing.assert_array_equal(np.frombuffer(mrc[1024:], "<f4"), volume.ravel())
-    same([(r["name"], [f["format"] for f in r["formats"]]) for r in daemon.get(f"/v1/jobs/{job['id']}/results").json()["results"]],
+    same([(r["name"], [f["format"] for f in r["formats"]])
+          for r in daemon.get(f"/v1/jobs/{job['id']}/results").json()["results"]],
          [("volume", ["npy", "dx", "mrc", "png"]), ("mesh", ["ply", "obj", "stl", "png"])], "results")
 
 
@@ -128,14 +134,16 @@ def radii(daemon):
     same(decision(daemon.run(points(50, 5), "kind=blob")), "file", "radii of five columns")
     assert "parameter radius" in daemon.fails(points(50, 3), "kind=blob", "malformed-file")["detail"]
     daemon.run(points(50, 3), "kind=blob&radius=1.5")
-    strange = MOLECULE.replace(b" N   GLY", b" X   GLY", 1).replace(b"  N   GLY", b"  X   GLY", 1).replace(b" N\n", b" X\n", 1)
+    strange = MOLECULE.replace(b" N   GLY", b" X   GLY", 1).replace(b"  N   GLY", b"  X   GLY",
+                                                                    1).replace(b" N\n", b" X\n", 1)
     assert "Point 1 (of an unknown element)" in daemon.fails(strange, "kind=blob", "malformed-file")["detail"]
 
 
 @test("volumes are of the first model, of the mean of all, or of each; meshes are of a single one")
 def models(daemon):
     body = pdb(list(atoms(20)), models=3)
-    first, mean, each = (np.load(io.BytesIO(results(daemon, daemon.run(body, f"kind=blob&spacing=1&frames={which}"), "volume").body))
+    first, mean, each = (np.load(io.BytesIO(results(daemon, daemon.run(body, f"kind=blob&spacing=1&frames={which}"),
+                                                    "volume").body))
                          for which in ("first", "mean", "each"))
     same((each.shape[0], each.shape[1:], first.ndim), (3, mean.shape, 3), "shapes")
     np.testing.assert_allclose(mean, each.mean(axis=0), rtol=1e-5, atol=1e-6)
@@ -150,8 +158,10 @@ def bad(daemon):
     lines = MOLECULE.split(b"\n")
     lines[6] = lines[6][:30] + b"  hello " + lines[6][38:]
     assert "line 7" in daemon.fails(b"\n".join(lines), "kind=blob", "malformed-file")["detail"].lower()
-    for query, code in (("blobbiness=1", "bad-parameter"), ("isovalue=0", "bad-parameter"), ("frames=2", "bad-parameter"),
-                        ("truncation=ball", "bad-parameter"), ("eps=0", "bad-parameter"), ("matrix=64", "unknown-parameter")):
+    for query, code in (("blobbiness=1", "bad-parameter"), ("isovalue=0", "bad-parameter"),
+                        ("frames=2", "bad-parameter"),
+                        ("truncation=ball", "bad-parameter"), ("eps=0", "bad-parameter"),
+                        ("matrix=64", "unknown-parameter")):
         daemon.submit(MOLECULE, f"kind=blob&{query}").problem(400, code)
     daemon.fails(b"\x00\x01\x02" * 100, "kind=blob", "unknown-format")
 

@@ -46,7 +46,8 @@ def submit_wait_fetch(daemon):
     same(str(daemon.job(identity)["parameters"]["dcf"]), "given", "parameter")
     where = folder()
     for form in MAGIC:
-        same(client(daemon, "fetch", identity, "--format", form, "--out", f"{where}/x.{form}").stdout.strip(), f"{where}/x.{form}", "file told")
+        same(client(daemon, "fetch", identity, "--format", form, "--out", f"{where}/x.{form}").stdout.strip(),
+             f"{where}/x.{form}", "file told")
         holds(f"{where}/x.{form}", form)
     same(sorted(os.listdir(where)), sorted(f"x.{form}" for form in MAGIC), "files (no temporary one is left)")
 
@@ -73,9 +74,11 @@ def results(daemon):
     same(maps.shape[1], 3, "channels of the maps")
     for words, result in (((), "image"), (("--result=maps",), "maps"), (("--result", "image"), "image")):
         client(daemon, "fetch", identity, *words, "--out", f"{where}/fetched.npy")
-        same(npy(f"{where}/fetched.npy").shape[1], 3 if result == "maps" else 1, f"channels of what fetch {words} saves")
+        same(npy(f"{where}/fetched.npy").shape[1], 3 if result == "maps" else 1,
+             f"channels of what fetch {words} saves")
     # Without --out the file is named after the job and, unless it is the first, the result.
-    done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "fetch", identity, "--result", "maps", "--format", "npy"], cwd=where,
+    done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "fetch", identity, "--result", "maps",
+                           "--format", "npy"], cwd=where,
                           capture_output=True, text=True, timeout=120)
     same((done.returncode, done.stdout), (0, f"{identity}.maps.npy\n"), f"exit status and file told ({done.stderr!r})")
     same(npy(f"{where}/{identity}.maps.npy").shape, maps.shape, "shape")
@@ -85,7 +88,9 @@ def results(daemon):
     client(daemon, "wait", identity, "--result", "maps", "--out", f"{where}/waited.npy")
     same(npy(f"{where}/waited.npy").shape, maps.shape, "shape")
     jobs = len(daemon.get("/v1/jobs?limit=500").json()["jobs"])
-    for words, named in ((("--result", "kspace"), "image maps"), (("--result", "maps"), "Add it to the parameter results"), (("--result=maps", *asked, "--format=gif"), "nii.gz")):
+    for words, named in ((("--result", "kspace"), "image maps"),
+                         (("--result", "maps"), "Add it to the parameter results"),
+                         (("--result=maps", *asked, "--format=gif"), "nii.gz")):
         done = client(daemon, "submit", COILS, *words, "--out", f"{where}/refused", check=False)
         same(done.returncode, 2, f"exit status of {words}")
         assert named in done.stderr, done.stderr
@@ -114,17 +119,20 @@ def whole(daemon):
     done = client(daemon, "submit", SCAN, "--out", f"{where}/none/x.png", check=False)
     same(done.returncode, 1, "exit status for a folder that is not there")
     assert f"{where}/none/x.png" in done.stderr and "Choose a file in an existing folder" in done.stderr, done.stderr
-    same(daemon.get("/v1/jobs?limit=1").json()["jobs"], before, "newest job, as none is made for an image that cannot be written")
+    same(daemon.get("/v1/jobs?limit=1").json()["jobs"], before,
+         "newest job, as none is made for an image that cannot be written")
 
 
 @test("standard input and output")
 def streams(daemon):
     with open(SCAN, "rb") as scan:
-        done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", "-", "--out", "-", "--format", "npy"], stdin=scan,
+        done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", "-", "--out", "-",
+                               "--format", "npy"], stdin=scan,
                               capture_output=True, timeout=120)
     same(done.returncode, 0, f"exit status ({done.stderr!r})")
     assert done.stdout.startswith(MAGIC["npy"]), done.stdout[:20]
-    pipe = subprocess.run(f"cat {SCAN} | {BIN}/mrirecon --server {daemon.url} submit - --wait", shell=True, capture_output=True, timeout=120)
+    pipe = subprocess.run(f"cat {SCAN} | {BIN}/mrirecon --server {daemon.url} submit - --wait", shell=True,
+                          capture_output=True, timeout=120)
     same(pipe.returncode, 0, f"exit status from a pipe ({pipe.stderr!r})")
 
 
@@ -133,7 +141,8 @@ def show(daemon):
     identity = client(daemon, "submit", SCAN, "--wait").stdout.strip()
     head, newest = client(daemon, "list").stdout.splitlines()[:2]
     job = daemon.job(identity)
-    for title, value in (("ID", identity), ("KIND", "recon"), ("PRIORITY", "normal"), ("STATE", "succeeded"), ("CREATED", job["created"])):
+    for title, value in (("ID", identity), ("KIND", "recon"), ("PRIORITY", "normal"), ("STATE", "succeeded"),
+                         ("CREATED", job["created"])):
         same(newest[head.index(title):].split()[0], value, f"what stands under {title}")
     listed = json.loads(client(daemon, "list", "--json", "--limit", "2").stdout)
     same(len(listed), 2, "jobs listed")
@@ -152,7 +161,8 @@ def show(daemon):
 
 @test("list with more jobs than fit on a page")
 def long_list(daemon):
-    made = [daemon.submit(scans.radial(matrix=(8, 8, 1), spokes=3, samples=8).bytes(FOLDER.name)).expect(202).json()["id"] for _ in range(115)]
+    made = [daemon.submit(scans.radial(matrix=(8, 8, 1), spokes=3,
+                                       samples=8).bytes(FOLDER.name)).expect(202).json()["id"] for _ in range(115)]
     for identity in made:
         daemon.finish(identity)
     listed = [job["id"] for job in json.loads(client(daemon, "list", "--json").stdout)]
@@ -175,15 +185,19 @@ def cancel_delete(daemon):
 
 @test("the server's errors are printed with their code, exit status 1")
 def refused(daemon):
-    for words, code in ((["submit", SCAN, "tolerance=7"], "bad-parameter"), (["submit", SCAN, "dfc=given"], "unknown-parameter"),
-                        (["submit", SCAN, "--kind", "nothing"], "unknown-kind"), (["submit", "/dev/null"], "empty-body"),
-                        (["submit", UNWEIGHTED, "dcf=given", "--wait"], "dcf-missing"), (["fetch", "nothing"], "not-found"),
+    for words, code in ((["submit", SCAN, "tolerance=7"], "bad-parameter"),
+                        (["submit", SCAN, "dfc=given"], "unknown-parameter"),
+                        (["submit", SCAN, "--kind", "nothing"], "unknown-kind"),
+                        (["submit", "/dev/null"], "empty-body"),
+                        (["submit", UNWEIGHTED, "dcf=given", "--wait"], "dcf-missing"),
+                        (["fetch", "nothing"], "not-found"),
                         (["wait", "nothing"], "not-found"), (["cancel", "a/../b?c=d"], "not-found")):
         done = client(daemon, *words, check=False)
         same(done.returncode, 1, f"exit status of {words}")
         assert f"[{code}]" in done.stderr, f"{words}: {done.stderr}"
         same(done.stdout, "", "stdout")
-    for words, said in ((["tolerance=7"], "tolerance"), (["width=1"], "auto or a whole number from 2 to 10"), (["output=complex"], "coils=none")):
+    for words, said in ((["tolerance=7"], "tolerance"), (["width=1"], "auto or a whole number from 2 to 10"),
+                        (["output=complex"], "coils=none")):
         done = client(None, "--server", "http://127.0.0.1:1", "submit", SCAN, *words, check=False)
         same(done.returncode, 1, "exit status without a server")
         assert said in done.stderr and "[bad-parameter]" in done.stderr, done.stderr
@@ -201,8 +215,10 @@ def escaping(daemon):
 
 @test("a wrong command line: exit status 2 and a hint")
 def usage():
-    for words in (["submit"], ["nothing"], [], ["submit", SCAN, "--nothing"], ["list", "--wait"], ["--wait", "list"], ["wait"], ["wait", "a", "b"],
-                  ["submit", SCAN, "word"], ["submit", SCAN, "=x"], ["submit", SCAN, "kind=recon"], ["fetch", "x", "--format"], ["fetch", "x", "--format=gif"],
+    for words in (["submit"], ["nothing"], [], ["submit", SCAN, "--nothing"], ["list", "--wait"], ["--wait", "list"],
+                  ["wait"], ["wait", "a", "b"],
+                  ["submit", SCAN, "word"], ["submit", SCAN, "=x"], ["submit", SCAN, "kind=recon"],
+                  ["fetch", "x", "--format"], ["fetch", "x", "--format=gif"],
                   ["list", "--limit", "0"], ["list", "--limit", "x"], ["list", "--json=yes"], ["--server"]):
         done = client(None, *words, check=False)
         same(done.returncode, 2, f"exit status of {words}")
@@ -212,7 +228,8 @@ def usage():
 @test("help and version")
 def help_text():
     text = client(None, "--help").stdout
-    for word in ("submit", "resubmit", "batch", "purge", "wait", "fetch", "list", "show", "cancel", "delete", "kinds", "status", "simulate", "--server", "MRIRECON_SERVER"):
+    for word in ("submit", "resubmit", "batch", "purge", "wait", "fetch", "list", "show", "cancel", "delete", "kinds",
+                 "status", "simulate", "--server", "MRIRECON_SERVER"):
         assert word in text, f"{word} is not in the help"
     assert "--limit" in client(None, "list", "--help").stdout and "--limit" not in client(None, "help", "wait").stdout
     assert client(None, "--version").stdout.startswith("mrirecon ")
@@ -225,7 +242,8 @@ def unreachable():
     assert "127.0.0.1:9" in done.stderr and "--server" in done.stderr and "mrirecond" in done.stderr, done.stderr
     done = client(None, "list", "--server", "ftp://x", check=False)
     assert done.returncode == 1 and "http" in done.stderr, done
-    web = subprocess.Popen(["/usr/bin/python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    web = subprocess.Popen(["/usr/bin/python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                            cwd=folder(), text=True)
     try:
         port = web.stdout.readline().split(" port ")[1].split()[0]
@@ -241,7 +259,8 @@ def unreachable():
 @test("Ctrl-C while waiting leaves the job running and says how to get it")
 def interrupt(daemon):
     with daemon.paused():  # the job does not end before that
-        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS, "--wait"], stdout=subprocess.PIPE,
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS,
+                                    "--wait"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         told = process.stderr.readline()
         identity = told.split()[1]
@@ -259,17 +278,21 @@ def interrupt(daemon):
 def bar():
     with Daemon(environment=holding()) as daemon:
         def words(iterations):  # a different number each time: the worker keeps the weights of the last job
-            return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
+            return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW,
+                    *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
 
         def drawn(iterations, columns):
             with contextlib.ExitStack() as stack:
                 stack.enter_context(daemon.held("density"))  # until it is drawn
-                return at_terminal(words(iterations), columns, drawn=lambda text: "density, iter" in text and stack.close())
+                return at_terminal(words(iterations), columns, drawn=lambda text: "density, iter" in text
+                                   and stack.close())
 
         lines = drawn(120, 80)
-        assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line) for line in lines), lines
+        assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line)
+                   for line in lines), lines
         lines = drawn(121, 30)
-        assert any("density" in line and "[" not in line for line in lines), f"the bar leaves no room for the text: {lines}"
+        assert any("density" in line and "[" not in line
+                   for line in lines), f"the bar leaves no room for the text: {lines}"
         lines = subprocess.run(words(20), capture_output=True, text=True, timeout=120).stderr
         assert re.fullmatch(r"job \w+\n", lines), lines
 
@@ -280,7 +303,8 @@ def restart():
     with daemon:
         daemon.run(scans.radial().bytes(FOLDER.name))  # so that the worker is warm
         identity = client(daemon, "submit", SLOW, *(w.replace("1000", "100") for w in SLOW_WORDS)).stdout.strip()
-        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "wait", identity], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "wait", identity],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         counts = [daemon.metrics()['mrirecond_http_requests_total{method="GET",code="200"}']]
 

@@ -18,7 +18,8 @@ TUS = {"Tus-Resumable": "1.0.0"}
 
 
 def preload():
-    return {"LD_PRELOAD": fault("clockjump"), "CLOCKJUMP": OFFSET, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    return {"LD_PRELOAD": fault("clockjump"), "CLOCKJUMP": OFFSET,
+            "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 
 
 def jump(days):
@@ -33,7 +34,8 @@ def jumps():
     with Daemon(environment=preload()) as daemon:
         jobs, seen = [], []
         for days in (0, -3, 5, -40):
-            slow = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "30")).expect(202).json()["id"]
+            slow = daemon.submit(scans.slow().bytes(FOLDER.name),
+                                 scans.SLOW_QUERY.replace("1000", "30")).expect(202).json()["id"]
             jobs += [slow] + [daemon.submit(BODY).expect(202).json()["id"] for _ in range(2)]
             jump(days)
             jobs.append(daemon.submit(BODY).expect(202).json()["id"])
@@ -50,8 +52,10 @@ def jumps():
         metrics = daemon.metrics()
         wait = metrics["mrirecond_job_queue_wait_seconds_sum"]
         assert 0 <= wait < DAY, f"jobs waited {wait} s in all: a wait was measured by the clock that jumped"
-        durations = {name: value for name, value in metrics.items() if name.startswith("mrirecond_job_duration_seconds_sum")}
-        assert durations and all(0 <= value < DAY for value in durations.values()), f"a duration was measured by the clock that jumped: {durations}"
+        durations = {name: value for name, value in metrics.items()
+                     if name.startswith("mrirecond_job_duration_seconds_sum")}
+        assert durations and all(0 <= value < DAY for value in durations.values()), \
+            f"a duration was measured by the clock that jumped: {durations}"
 
 
 def seconds(text):
@@ -76,12 +80,15 @@ def set_while_waiting():
             wait_until(lambda: daemon.read_log().count("the machine's clock was set by") > before, "the log to tell")
             hasty = daemon.submit(BODY, "kind=recon&deadline=1").expect(202).json()["id"]
             job = daemon.finish(hasty)
-            same((job["state"], (job["error"] or {}).get("code")), ("failed", "deadline-passed"), f"end of a job that waited for a second, {days} days off")
+            same((job["state"], (job["error"] or {}).get("code")), ("failed", "deadline-passed"),
+                 f"end of a job that waited for a second, {days} days off")
             job = daemon.job(patient)
-            same(job["state"], "queued", f"state of a job whose deadline is in an hour, {days} days off ({job['error']})")
+            same(job["state"], "queued",
+                 f"state of a job whose deadline is in an hour, {days} days off ({job['error']})")
             same(round(seconds(job["deadline"]) - seconds(job["created"])), 3600, "seconds from acceptance to deadline")
             now = time.time() + days * DAY
-            assert abs(seconds(job["created"]) - now) < 600, f"accepted {job['created']}, which is not just now, {days} days off"
+            assert abs(seconds(job["created"]) - now) < 600, \
+                f"accepted {job['created']}, which is not just now, {days} days off"
             same(daemon.get(f"/v1/jobs/{ended}").status, 200, "status of a job that ended a moment ago")
         os.kill(worker, signal.SIGCONT)
         daemon.request("POST", f"/v1/jobs/{running}/cancel")
@@ -97,7 +104,8 @@ class Upload:
 
     def __init__(self, daemon):
         self.daemon, self.bytes = daemon, 0
-        self.where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        self.where = daemon.request("POST", "/v1/uploads?kind=recon",
+                                    headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
         self.path = os.path.join(daemon.state, self.where.removeprefix("/v1/"))
 
     def append(self):

@@ -16,7 +16,8 @@ def bash(*words, folder=None):
     """What bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in words)
     run = f"""{script("bash")}
-COMP_WORDS=(mrirecon {line}); COMP_CWORD={len(words)}; _mrirecon; printf '%s\\n' "${{COMPREPLY[@]}}"; complete -p mrirecon >&2"""
+COMP_WORDS=(mrirecon {line}); COMP_CWORD={len(words)}; _mrirecon
+printf '%s\\n' "${{COMPREPLY[@]}}"; complete -p mrirecon >&2"""
     done = subprocess.run(["bash", "--norc", "-c", run], capture_output=True, text=True, cwd=folder, timeout=SLOW)
     same((done.returncode, done.stderr), (0, "complete -F _mrirecon mrirecon\n"), "exit status and stderr of bash")
     return done.stdout.split()
@@ -30,13 +31,20 @@ def in_bash():
             with open(f"{folder}/{name}", "w"):
                 pass
         for words, expected in ((["su"], ["submit"]), (["--ser"], ["--server"]), (["submit", "--f"], ["--format"]),
-                                (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "map"], ["maps"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
-                                (["submit", "sc"], ["scan.h5", "scans"]), (["batch", "sc"], ["scans"]), (["submit", "scan.h5", "to"], ["tolerance="]),
-                                (["submit", "scan.h5", "dcf", "=", "pi"], ["pipe"]), (["submit", "scan.h5", "dcf", "="], ["auto", "given", "none", "analytic", "pipe", "voronoi"]),
-                                (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]), (["kinds", "re"], ["recon"]),
-                                (["simulate", "--traj"], ["--trajectory"]), (["completion", "z"], ["zsh"]), (["list", "--out"], [])):
+                                (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "map"], ["maps"]),
+                                (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
+                                (["submit", "sc"], ["scan.h5", "scans"]), (["batch", "sc"], ["scans"]),
+                                (["submit", "scan.h5", "to"], ["tolerance="]),
+                                (["submit", "scan.h5", "dcf", "=", "pi"], ["pipe"]),
+                                (["submit", "scan.h5", "dcf", "="],
+                                 ["auto", "given", "none", "analytic", "pipe", "voronoi"]),
+                                (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]),
+                                (["kinds", "re"], ["recon"]),
+                                (["simulate", "--traj"], ["--trajectory"]), (["completion", "z"], ["zsh"]),
+                                (["list", "--out"], [])):
             same(bash(*words, folder=folder), expected, f"what is offered after {words}")
-        assert {"submit", "batch", "wait", "list", "completion"} <= set(bash("--server", "http://x", "")), "commands after an option"
+        assert ({"submit", "batch", "wait", "list", "completion"}
+                <= set(bash("--server", "http://x", ""))), "commands after an option"
 
 
 # Stand-ins for zsh's own functions that print their arguments.
@@ -64,9 +72,11 @@ def in_zsh():
     same(commands[0], "command")
     assert any(line.startswith("submit:Send a scan (") for line in commands), commands
     submit = zsh("submit", "--f")
-    assert any(line.startswith("--format=[format of the result") and ":FORM:( h5 nii.gz png npy dcm" in line for line in submit), submit
+    assert any(line.startswith("--format=[format of the result") and ":FORM:( h5 nii.gz png npy dcm" in line
+               for line in submit), submit
     assert any(line.startswith("--out=[") and line.endswith(":FILE:_files") for line in submit), submit
-    assert "*:scan or parameter:{_files; _mrirecon_parameters}" in submit and not any(line.startswith("--limit") for line in submit), submit
+    assert ("*:scan or parameter:{_files; _mrirecon_parameters}" in submit
+            and not any(line.startswith("--limit") for line in submit)), submit
     assert any(line.startswith("--trajectory:") for line in zsh("simulate", "--t")), zsh("simulate", "--t")
 
 
@@ -82,7 +92,8 @@ def other():
 def installed():
     with tempfile.TemporaryDirectory() as folder:
         def run(*words):
-            done = subprocess.run([os.path.join(ROOT, "scripts", "install"), *words], cwd=ROOT, capture_output=True, text=True)
+            done = subprocess.run([os.path.join(ROOT, "scripts", "install"), *words], cwd=ROOT, capture_output=True,
+                                  text=True)
             same((done.returncode, done.stdout, done.stderr), (0, "", ""), f"scripts/install {words}")
 
         for prefix, where in (("/usr", "vendor-completions"), ("/usr/local", "site-functions")):

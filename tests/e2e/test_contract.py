@@ -18,12 +18,15 @@ from guarded import Guarded
 from harness import SLOW, Daemon, holding, main, same, test
 from openapi_kinds import schema_name, schemas_of, steps_of, written
 
-HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000, "\u00e9", "\u202e", "'; DROP TABLE job;--",
-           "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*", "bytes=0-", "\"x\"", "1.0.0", "wait=1",
+HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000,
+           "\u00e9", "\u202e", "'; DROP TABLE job;--",
+           "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*",
+           "bytes=0-", "\"x\"", "1.0.0", "wait=1",
            "sha1 AAAA", "sha-256=:AAAA:", "application/json", "application/offset+octet-stream", "Bearer x"]
 @test("the routes of the code are those of the document")
 def routes():
-    coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/http/routes.c"))}
+    coded = {(re.sub(r"\*", "{}", path), method.lower()) for method,
+             path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/http/routes.c"))}
     told = {(re.sub(r"\{\w+\}", "{}", path), method) for path, method, _, _ in operations()}
     same(told - coded, set(), "told and not there")
     same(coded - told, set(), "there and not told")
@@ -44,7 +47,8 @@ def parameters(daemon):
     kinds = daemon.get("/v1/kinds").expect(200).json()["kinds"]
     schemas = DOCUMENT["components"]["schemas"]
     names = [schema_name(kind) for kind in kinds]
-    same([part["$ref"] for part in schemas["Parameters"]["anyOf"]], [f"#/components/schemas/{name}" for name in names], "kinds of the document")
+    same([part["$ref"] for part in schemas["Parameters"]["anyOf"]], [f"#/components/schemas/{name}" for name in names],
+         "kinds of the document")
     for kind, name in zip(kinds, names):
         same(schemas[name]["properties"], schemas_of(kind), f"parameters of kind {kind['name']}")
     document = read("docs/openapi.yaml")
@@ -68,7 +72,8 @@ def steps(daemon):
             name = line.split()[1] if line.startswith("event:") else name
             if line.startswith("data:"):
                 data = json.loads(line[5:])
-                found = complaints({"$ref": f"#/components/schemas/{'Job' if name == 'state' else 'Progress'}"}, data, name)
+                found = complaints({"$ref": f"#/components/schemas/{'Job' if name == 'state' else 'Progress'}"}, data,
+                                   name)
                 assert not found, found
                 seen += [data["step"]] if data["step"] else []
                 if seen and (seen[-1]["iteration"] or 0) > iterations[-1]:
@@ -113,7 +118,8 @@ def hostile(daemon):
         known = daemon.run(body)["id"]
         for _ in range(120 if method == "patch" else 40):
             if "uploads/" in path:
-                known = daemon.request("POST", "/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201)
+                known = daemon.request("POST", "/v1/uploads",
+                                       headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201)
                 known = known.headers["location"].rsplit("/", 1)[1]
             target, query, headers = path, [], {}
             for parameter in map(resolve, parameters):
@@ -123,14 +129,17 @@ def hostile(daemon):
                 elif rng.random() < 0.3 and parameter["in"] == "query":
                     # Any parameter of the kind.
                     name = "tolerance" if parameter["name"] == "parameters" else parameter["name"]
-                    query.append((name if rng.random() < 0.9 else value(rng), text if rng.random() < 0.5 or name != "tolerance" else "1e-4"))
+                    query.append((name if rng.random() < 0.9 else value(rng), text if rng.random() < 0.5
+                                  or name != "tolerance" else "1e-4"))
                 elif parameter["in"] == "header" and rng.random() < (0.9 if parameter.get("required") else 0.5):
                     headers[parameter["name"]] = header_safe(text)
             if query:
                 target += "?" + urllib.parse.urlencode(query)
             if method == "patch":
-                headers["Content-Type"] = rng.choice(["application/offset+octet-stream", "application/offset+octet-stream", "text/plain"])
-            sent = rng.choice([None, None, b"", b"12345", b"garbage", body[:1000], body]) if method in ("post", "patch", "put") else None
+                headers["Content-Type"] = rng.choice(["application/offset+octet-stream",
+                                                      "application/offset+octet-stream", "text/plain"])
+            sent = rng.choice([None, None, b"", b"12345", b"garbage", body[:1000],
+                               body]) if method in ("post", "patch", "put") else None
             asked += 1
             try:
                 answer = daemon.request(method.upper(), target, sent, headers, timeout=120)
@@ -144,8 +153,10 @@ def hostile(daemon):
                 assert answer.status < 500, f"{method} {target}: {answer.status}"
     daemon.get("/livez").expect(200)
     assert dropped < asked / 10, f"{dropped} of {asked} requests got no answer"
-    for path, method, status in (("/v1/uploads", "post", 201), ("/v1/uploads/{id}", "patch", 204), ("/v1/uploads/{id}", "delete", 204),
-                                 ("/v1/jobs", "post", 202), ("/v1/jobs/{id}", "delete", 204), ("/v1/jobs/{id}", "get", 200)):
+    for path, method, status in (("/v1/uploads", "post", 201), ("/v1/uploads/{id}", "patch", 204),
+                                 ("/v1/uploads/{id}", "delete", 204),
+                                 ("/v1/jobs", "post", 202), ("/v1/jobs/{id}", "delete", 204),
+                                 ("/v1/jobs/{id}", "get", 200)):
         assert (path, method, status) in seen, f"{method} {path} never gave {status}: the test covers too little"
 
 
@@ -154,18 +165,27 @@ def refusals():
     with Guarded() as daemon:
         body = scans.radial().bytes(daemon.state)
         theirs = daemon.as_("other", "POST", "/v1/jobs?kind=recon", body).expect(202).json()["id"]
-        upload = daemon.as_("other", "POST", "/v1/uploads", Tus_Resumable="1.0.0", Upload_Length="5").expect(201).headers["location"].rsplit("/", 1)[1]
+        upload = daemon.as_("other", "POST", "/v1/uploads", Tus_Resumable="1.0.0",
+                            Upload_Length="5").expect(201).headers["location"].rsplit("/", 1)[1]
         daemon.ended(theirs)
-        headers = {"Tus-Resumable": "1.0.0", "Upload-Length": "5", "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+        headers = {"Tus-Resumable": "1.0.0", "Upload-Length": "5", "Upload-Offset": "0",
+                   "Content-Type": "application/offset+octet-stream"}
         for path, method, operation, _ in operations():
-            if path.startswith("/ui") or path in ("/v1/events", "/v1/login"):  # test_web_files.py, test_feed.py, test_login.py
+            # Test_web_files.py, test_feed.py, test_login.py.
+            if path.startswith("/ui") or path in ("/v1/events", "/v1/login"):
                 continue
-            open_to_all = path in ("/livez", "/readyz", "/healthz") or path.startswith("/v2/health") or method == "options"
-            target = path.replace("{id}", upload if "uploads" in path else theirs).replace("{name}", "image") + ("?older=0" if path == "/v1/jobs" and method == "delete" else "")
+            open_to_all = path in ("/livez", "/readyz",
+                                   "/healthz") or path.startswith("/v2/health") or method == "options"
+            target = path.replace("{id}", upload if "uploads" in path
+                                  else theirs).replace("{name}", "image") + ("?older=0" if path == "/v1/jobs"
+                                                                             and method == "delete" else "")
             changes = method in ("post", "patch", "delete")
             administrative = "{destination}" in path
-            for who, more, status in ((None, {}, 401), ("read", {}, 403 if changes else 404), ("submit", {}, 403 if administrative else 404), ("admin", {"Origin": "https://evil.example"}, 403)):
-                answer = daemon.as_(who, method.upper(), target, b"12345" if method in ("post", "patch") else None, **headers, **more)
+            for who, more, status in ((None, {}, 401), ("read", {}, 403 if changes else 404),
+                                      ("submit", {}, 403 if administrative else 404),
+                                      ("admin", {"Origin": "https://evil.example"}, 403)):
+                answer = daemon.as_(who, method.upper(), target, b"12345" if method in ("post", "patch") else None,
+                                    **headers, **more)
                 check_answer(path, method, operation, answer)
                 if open_to_all:
                     same(answer.status, 204 if method == "options" else 200, f"status of {path} for {who}")

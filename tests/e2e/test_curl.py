@@ -23,14 +23,17 @@ def recipes(daemon):
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr}"
         same(done.stderr, "", "stderr")
-        for name, magic in (("image.png", b"\x89PNG"), ("image.npy", b"\x93NUMPY"), ("image.nii.gz", b"\x1f\x8b"), ("image.h5", b"\x89HDF"),
-                            ("first-kilobyte", b"\x89HDF"), ("maps.npy", b"\x93NUMPY"), ("water.dx", b"# Electrostatic potential, kT/e")):
+        for name, magic in (("image.png", b"\x89PNG"), ("image.npy", b"\x93NUMPY"), ("image.nii.gz", b"\x1f\x8b"),
+                            ("image.h5", b"\x89HDF"),
+                            ("first-kilobyte", b"\x89HDF"), ("maps.npy", b"\x93NUMPY"),
+                            ("water.dx", b"# Electrostatic potential, kT/e")):
             with open(f"{folder}/{name}", "rb") as file:
                 assert file.read().startswith(magic), f"{name} is not what it should be"
         same(os.path.getsize(f"{folder}/first-kilobyte"), 1024, "size of the first kilobyte")
         for word in ("304\n", '"tolerance"', "unknown-format", "bad-parameter", '"succeeded"'):
             assert word in done.stdout, f"{word} is not in what the commands printed:\n{done.stdout[-3000:]}"
-        assert not os.path.exists(f"{folder}/unchanged.h5") or os.path.getsize(f"{folder}/unchanged.h5") == 0, "an unchanged file was sent again"
+        assert (not os.path.exists(f"{folder}/unchanged.h5")
+                or os.path.getsize(f"{folder}/unchanged.h5") == 0), "an unchanged file was sent again"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Kind cutcp through the daemon: molecules in each format go in, their potential comes out in each; bad lines, cancel, kill -9."""
+"""Kind cutcp through the daemon: molecules in each format go in, their potential comes out in each; bad lines, cancel,
+kill -9.
+"""
 # time limit: 120 s
 import io
 import os
@@ -18,7 +20,8 @@ QUERY = "kind=cutcp&spacing=0.7&cutoff=4&padding=1.25&exclusion=0.5"
 
 
 def pqr(at=AT, charge=CHARGE):
-    lines = [f"ATOM  {i + 1:5d}  C   MOL {1:5d}    {x:8.3f}{y:8.3f}{z:8.3f} {q:7.4f} 1.5000" for i, ((x, y, z), q) in enumerate(zip(at, charge))]
+    lines = [f"ATOM  {i + 1:5d}  C   MOL {1:5d}    {x:8.3f}{y:8.3f}{z:8.3f} {q:7.4f} 1.5000" for i,
+             ((x, y, z), q) in enumerate(zip(at, charge))]
     return ("REMARK a molecule\n" + "\n".join(lines) + "\nEND\n").encode()
 
 
@@ -66,8 +69,10 @@ def formats(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/mol.pqr", "wb") as file:
             file.write(pqr())
-        subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", "@mol.pqr", "-H", "Content-Type: chemical/x-pqr", "-H", "Prefer: wait=100, handling=strict",
-                        "-H", "Accept: application/x-opendx", f"{daemon.url}/v1/jobs?{QUERY}", "-o", "mol.dx"], cwd=folder, check=True, timeout=SLOW)
+        subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", "@mol.pqr", "-H",
+                        "Content-Type: chemical/x-pqr", "-H", "Prefer: wait=100, handling=strict",
+                        "-H", "Accept: application/x-opendx", f"{daemon.url}/v1/jobs?{QUERY}", "-o", "mol.dx"],
+                       cwd=folder, check=True, timeout=SLOW)
         with open(f"{folder}/mol.dx") as file:
             dx = file.read()
     job = run(daemon, pqr())
@@ -88,7 +93,8 @@ def formats(daemon):
     np.testing.assert_array_equal(np.frombuffer(mrc, "<f4", 3, 196), origin.astype("f4"))
     np.testing.assert_array_equal(np.frombuffer(mrc, "<f4", -1, 1024).reshape(values.shape), values)
     same(result(daemon, job, "png")[:8], b"\x89PNG\r\n\x1a\n", "picture")
-    same([f["format"] for r in daemon.get(f"/v1/jobs/{job['id']}/results").json()["results"] for f in r["formats"]], ["npy", "dx", "mrc", "png"], "formats")
+    same([f["format"] for r in daemon.get(f"/v1/jobs/{job['id']}/results").json()["results"] for f in r["formats"]],
+         ["npy", "dx", "mrc", "png"], "formats")
     report = job["report"]
     same((report["atoms"], report["frames"], report["warnings"]), (60, 1, []), "report")
     same([d["what"] for d in report["decisions"]][:1], ["lattice"], "decisions")
@@ -98,14 +104,16 @@ def formats(daemon):
 def inputs(daemon):
     expected = result(daemon, run(daemon, pqr()), "npy")
     rows = [(*at, q) for at, q in zip(AT, CHARGE)]
-    pdb = "".join(f"ATOM  {i + 1:5d}  C   MOL A{1:4d}    {x:8.3f}{y:8.3f}{z:8.3f}{1:6.2f}{q:6.2f}           C\n" for i, (x, y, z, q) in enumerate(rows))
+    pdb = "".join(f"ATOM  {i + 1:5d}  C   MOL A{1:4d}    {x:8.3f}{y:8.3f}{z:8.3f}{1:6.2f}{q:6.2f}           C\n" for i,
+                  (x, y, z, q) in enumerate(rows))
     bare = "".join(f"{x} {y} {z} {q}\n" for x, y, z, q in rows)
     blocks = "60\na molecule\n" + "".join(f"C {x} {y} {z} {q} 1.5\n" for x, y, z, q in rows)
     csv = "name,charge,z,y,x\n" + "".join(f"C,{q},{z},{y},{x}\n" for x, y, z, q in rows)
     npy, npz = io.BytesIO(), io.BytesIO()
     np.save(npy, np.array(rows))
     np.savez_compressed(npz, position=AT, q=CHARGE, name=np.zeros(60))
-    for name, body, more in (("pdb", pdb.encode(), "&charges=bfactor"), ("xyzq", bare.encode(), ""), ("xyz", blocks.encode(), ""), ("csv", csv.encode(), ""),
+    for name, body, more in (("pdb", pdb.encode(), "&charges=bfactor"), ("xyzq", bare.encode(), ""),
+                             ("xyz", blocks.encode(), ""), ("csv", csv.encode(), ""),
                              ("npy", npy.getvalue(), ""), ("npz", npz.getvalue(), "")):
         same(result(daemon, run(daemon, body, QUERY + more), "npy") == expected, True, f"potential of the {name}")
 
@@ -114,14 +122,16 @@ def inputs(daemon):
 def bad(daemon):
     lines = pqr().split(b"\n")
     lines[17] = lines[17].replace(b"1.5000", b"1.5O00")
-    same(daemon.fails(b"\n".join(lines), QUERY, "malformed-file")["detail"], 'Line 18, column 10 (radius): "1.5O00" is not a finite number.', "sentence")
+    same(daemon.fails(b"\n".join(lines), QUERY, "malformed-file")["detail"],
+         'Line 18, column 10 (radius): "1.5O00" is not a finite number.', "sentence")
     problem = daemon.fails(pqr()[:-4] + b"ATOM 99 C MOL 1 1.0 2.0 3.0 0.5\n", QUERY, "malformed-file")
     assert problem["detail"].startswith("Line 62 has 9 columns; an atom in a PQR file needs 10 or 11"), problem
     pdb = b"ATOM      1  C   MOL A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
     assert "charges=occupancy, bfactor or formal" in daemon.fails(pdb, QUERY, "malformed-file")["detail"]
     daemon.fails(b"\x89HDF\r\n\x1a\n" + bytes(100), QUERY, "unknown-format")
     daemon.fails(b"1 2 3\n", QUERY, "malformed-file")
-    for query, code in (("exclusion=5", "bad-parameter"), ("box=1,2,3", "bad-parameter"), ("spacing=0", "bad-parameter"), ("matrix=recon", "unknown-parameter")):
+    for query, code in (("exclusion=5", "bad-parameter"), ("box=1,2,3", "bad-parameter"),
+                        ("spacing=0", "bad-parameter"), ("matrix=recon", "unknown-parameter")):
         daemon.submit(pqr(), f"{QUERY}&{query}").problem(400, code)
     assert "the file contains none" in daemon.fails(pqr(), QUERY + "&periodic=yes", "bad-parameter")["detail"]
     daemon.fails(pqr(), QUERY.replace("0.7", "0.01").replace("1.25", "900"), "result-too-large")
@@ -152,7 +162,8 @@ def endless(daemon):
 def summing(daemon, identity, attempts):
     def there():
         job = daemon.job(identity)
-        return job["attempts"] == attempts and job["step"] and job["step"]["name"] == "potential" and job["progress"] > 0.05
+        return (job["attempts"] == attempts and job["step"] and job["step"]["name"] == "potential"
+                and job["progress"] > 0.05)
     return wait_until(there, f"progress of attempt {attempts}")
 
 
@@ -174,8 +185,10 @@ def programs(daemon):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/mol.pqr", "wb") as file:
             file.write(pqr())
-        client(daemon, "submit", f"{folder}/mol.pqr", "--kind", "cutcp", "spacing=0.7", "cutoff=4", "padding=1.25", "exclusion=0.5", "--out", f"{folder}/client.npy")
-        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--kind", "cutcp", "--device", "cpu", "--in", f"{folder}/mol.pqr", "--out", f"{folder}/worker.mrc",
+        client(daemon, "submit", f"{folder}/mol.pqr", "--kind", "cutcp", "spacing=0.7", "cutoff=4", "padding=1.25",
+               "exclusion=0.5", "--out", f"{folder}/client.npy")
+        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--kind", "cutcp", "--device", "cpu", "--in",
+                        f"{folder}/mol.pqr", "--out", f"{folder}/worker.mrc",
                         "spacing=0.7", "cutoff=4", "padding=1.25", "exclusion=0.5"], check=True, timeout=SLOW)
         with open(f"{folder}/client.npy", "rb") as file:
             values = loaded(file.read())[0]
@@ -189,20 +202,25 @@ def simulated(daemon):
         for name, atoms, seed in (("water", 999, 1), ("chain", 400, 1), ("chain", 400, 2)):
             made = []
             for path in (f"{folder}/{name}{seed}.pqr", f"{folder}/again.pqr"):
-                client(None, "simulate", "--particles", name, "--points", str(atoms), "--seed", str(seed), "--out", path)
+                client(None, "simulate", "--particles", name, "--points", str(atoms), "--seed", str(seed), "--out",
+                       path)
                 with open(path, "rb") as file:
                     made.append(file.read())
             same(made[0] == made[1], True, f"the same seed of {name}")
-            rows = np.array([line.split()[-5:] for line in made[0].decode().splitlines() if line.startswith("ATOM")], float)
+            rows = np.array([line.split()[-5:] for line in made[0].decode().splitlines() if line.startswith("ATOM")],
+                            float)
             same((len(rows), round(rows[:, 3].sum(), 9)), (atoms, 0), f"atoms and charge of {name}")
-            centre = np.array([line.split()[2] in ("O", "CA") for line in made[0].decode().splitlines() if line.startswith("ATOM")])
+            centre = np.array([line.split()[2] in ("O", "CA") for line in made[0].decode().splitlines()
+                               if line.startswith("ATOM")])
             centre = rows[centre if name == "water" else centre & (rows[:, 4] == 1.7), :3]
             apart = np.linalg.norm(centre[:, None] - centre[None], axis=2) + 9 * np.eye(len(centre))
-            assert apart.min() > (1.5 if name == "water" else 3.7), f"centres of molecules or residues of {name}: {apart.min()}"
+            assert (apart.min() > (1.5 if name == "water"
+                                   else 3.7)), f"centres of molecules or residues of {name}: {apart.min()}"
         with open(f"{folder}/water1.pqr", "rb") as file:
             job = run(daemon, file.read(), "kind=cutcp&spacing=1&periodic=yes")
         same([d["what"] for d in job["report"]["decisions"]], ["lattice", "spacing"], "decisions of a periodic box")
-        for words in (["--particles", "chain", "--points", "50001"], ["--particles", "mud"], ["--particles", "water", "--truth", "t.npy"]):
+        for words in (["--particles", "chain", "--points", "50001"], ["--particles", "mud"],
+                      ["--particles", "water", "--truth", "t.npy"]):
             done = client(None, "simulate", *words, "--out", f"{folder}/none.pqr", check=False)
             same((done.returncode, done.stdout), (2, ""), f"{words}: {done.stderr}")
         assert not os.path.exists(f"{folder}/none.pqr"), "a file was left behind"

@@ -24,7 +24,8 @@ def simulated():
         same(sorted(os.listdir(folder)), ["demo.h5", "demo.png"], "files")
         with open(f"{folder}/demo.png", "rb") as file:
             head = file.read(26)
-        same((head[:8], int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")), (b"\x89PNG\r\n\x1a\n", 256, 256), "PNG and its size")
+        same((head[:8], int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")),
+             (b"\x89PNG\r\n\x1a\n", 256, 256), "PNG and its size")
         assert re.search(r"grid\w*\s+[\d.]+ ms", done.stdout), done.stdout
 
 

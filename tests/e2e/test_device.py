@@ -94,7 +94,8 @@ def every_job():
         # It is retried, with one job at a time.
         wait_until(lambda: daemon.read_log().count("device considered faulty") >= 3, "two more tries")
         seen = [daemon.job(identity) for identity in jobs]
-        assert all(job["state"] in ("queued", "running") for job in seen), [(job["state"], job["error"]) for job in seen]
+        assert all(job["state"] in ("queued", "running") for job in seen), [(job["state"], job["error"])
+                                                                            for job in seen]
         device.mended()
         succeed(daemon, jobs)
         wait_until(lambda: daemon.get("/readyz").status == 200, "/readyz to be well again")
@@ -132,7 +133,8 @@ def one_job():
         bad = daemon.submit(LARGE).expect(202).json()["id"]
         jobs = [daemon.submit(SMALL).expect(202).json()["id"] for _ in range(3)]
         job = daemon.finish(bad)
-        same((job["state"], job["attempts"], job["error"]["code"]), ("failed", 2, "device-failed"), f"state, attempts and code ({job['error']})")
+        same((job["state"], job["attempts"], job["error"]["code"]), ("failed", 2, "device-failed"),
+             f"state, attempts and code ({job['error']})")
         succeed(daemon, jobs)
         same(daemon.get("/readyz").status, 200, "/readyz")
         assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
@@ -141,14 +143,16 @@ def one_job():
 @test("a GPU that fails while a job is computed ahead: the worker reports it, without a job, and ends")
 def lost_ahead():
     with gpu() as device:
-        with Served(worker=f"{device.binaries}/mrirecon-worker", device="gpu:0", environment=device.environment(), status=1) as served:
+        with Served(worker=f"{device.binaries}/mrirecon-worker", device="gpu:0", environment=device.environment(),
+                    status=1) as served:
             device.breaks(OF_LARGE)
             path = os.path.join(FOLDER.name, "large.h5")
             with open(path, "wb") as file:
                 file.write(LARGE)
             served.prepare("next", path)
             lost = served.receive()
-            same((lost["type"], lost["id"], lost["fatal"], lost["error"]["code"]), ("failed", "", True, "device-failed"), f"the message {lost}")
+            same((lost["type"], lost["id"], lost["fatal"], lost["error"]["code"]),
+                 ("failed", "", True, "device-failed"), f"the message {lost}")
             assert "the pretended GPU is broken" in lost["error"]["detail"], lost
             same(served.process.wait(), 1, "exit status")
 
@@ -174,7 +178,8 @@ def stopped(process):
 @test("a GPU that fails every job beside a CPU: the CPU computes all jobs, and the service stays ready")
 def beside_a_cpu():
     with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
-        wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == ["idle", "idle"], "both workers")
+        wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]]
+                   == ["idle", "idle"], "both workers")
         device.breaks(OF_LARGE)
         # The CPU's worker is stopped until the GPU is found at fault; otherwise it could get the same job twice.
         with stopped(worker_of(daemon, "cpu")):
@@ -182,12 +187,14 @@ def beside_a_cpu():
             wait_until(lambda: daemon.metrics()["mrirecond_workers_resting"], "the worker that rests")
             same(daemon.get("/readyz").status, 200, "/readyz")
         succeed(daemon, jobs)
-        assert all(daemon.job(identity)["report"]["device"].startswith("cpu ") for identity in jobs), "a job ran on the broken device"
+        assert all(daemon.job(identity)["report"]["device"].startswith("cpu ")
+                   for identity in jobs), "a job ran on the broken device"
         same(daemon.get("/readyz").status, 200, "/readyz")
 
 
 def states_are(daemon, expected):
-    wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == expected, f"the workers to be {expected}")
+    wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == expected,
+               f"the workers to be {expected}")
 
 
 @test("a job that a GPU failed is retried on the CPU even if that is busy; the GPU continues with other jobs")
@@ -203,7 +210,8 @@ def second_try_elsewhere():
             succeed(daemon, [first])
             device.breaks(OF_LARGE)
             failed = daemon.submit(LARGE).expect(202).json()["id"]
-            wait_until(lambda: daemon.job(failed)["attempts"] == 1 and daemon.job(failed)["state"] == "queued", "the job to be queued again")
+            wait_until(lambda: daemon.job(failed)["attempts"] == 1 and daemon.job(failed)["state"] == "queued",
+                       "the job to be queued again")
             states_are(daemon, ["idle", "busy"])
             succeed(daemon, [daemon.submit(SMALL).expect(202).json()["id"]])
             same([daemon.job(failed)[name] for name in ("state", "attempts")], ["queued", 1], "state and attempts")
@@ -215,13 +223,15 @@ def second_try_elsewhere():
 def workers_are(daemon, expected):
     """Wait until the workers are idle with these wanted and actual devices."""
     def seen():
-        return [(w["wanted"], w["device"].split(" (")[0]) for w in daemon.get("/readyz?verbose").json()["worker_list"] if w["state"] == "idle"]
+        return [(w["wanted"], w["device"].split(" (")[0]) for w in daemon.get("/readyz?verbose").json()["worker_list"]
+                if w["state"] == "idle"]
     wait_until(lambda: seen() == expected, f"{expected}, not {seen()}")
 
 
 def memory_is_told(daemon, gpus):
     expected = [f'mrirecond_gpu_memory_total_bytes{{gpu="gpu {i} (pretended)"}}' for i in gpus]
-    wait_until(lambda: sorted(name for name in daemon.metrics() if name.startswith("mrirecond_gpu_memory_total_bytes")) == expected, f"{expected}")
+    wait_until(lambda: sorted(name for name in daemon.metrics()
+                              if name.startswith("mrirecond_gpu_memory_total_bytes")) == expected, f"{expected}")
 
 
 @test("auto: each usable GPU has a worker, and jobs run on all; a dead one is restarted, and nothing is added twice")
@@ -241,7 +251,8 @@ def every_gpu():
         old = daemon.children("mrirecon-worker")
         for process in old:
             os.kill(process, signal.SIGKILL)
-        wait_until(lambda: len(daemon.children("mrirecon-worker")) == 3 and not set(old) & set(daemon.children("mrirecon-worker")), "new workers")
+        wait_until(lambda: len(daemon.children("mrirecon-worker")) == 3
+                   and not set(old) & set(daemon.children("mrirecon-worker")), "new workers")
         workers_are(daemon, expected)
 
 
@@ -249,7 +260,8 @@ def every_gpu():
 def some_gpus():
     with gpu() as device:
         for devices, gpus, expected in (("auto", 0b100, [("auto", "gpu 2")]),
-                                        ("gpu:1,auto", 0b111, [("gpu:1", "gpu 1"), ("auto", "gpu 0"), ("gpu:2", "gpu 2")]),
+                                        ("gpu:1,auto", 0b111,
+                                         [("gpu:1", "gpu 1"), ("auto", "gpu 0"), ("gpu:2", "gpu 2")]),
                                         ("gpu:0,gpu:0", 0b11, [("gpu:0", "gpu 0"), ("gpu:0", "gpu 0")])):
             with device.daemon(devices, gpus) as daemon:
                 workers_are(daemon, expected)
@@ -264,18 +276,22 @@ def other_build():
             scan = f"{device.binaries}/scan.h5"
             with open(scan, "wb") as file:
                 file.write(SMALL)
-            command = [f"{device.binaries}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", scan + ".npy", "--device"]
+            command = [f"{device.binaries}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out",
+                       scan + ".npy", "--device"]
             for asked, status in (("auto", 1), ("gpu:0", 1), ("cpu", 0)):
-                done = subprocess.run([*command, asked], env={**os.environ, **environment}, capture_output=True, text=True)
+                done = subprocess.run([*command, asked], env={**os.environ, **environment}, capture_output=True,
+                                      text=True)
                 said = all(words in done.stderr for words in (reason, "Install both from the same build"))
                 same((done.returncode, said), (status, status == 1), f"{library} on {asked}: {done.stderr}")
 
 
 @test("a worker's threads are told not to spin for long, unless the environment sets how they wait")
 def spinning():
-    for environment, expected in (({}, ("10000", None)), ({"GOMP_SPINCOUNT": "7"}, ("7", None)), ({"OMP_WAIT_POLICY": "passive"}, (None, "passive"))):
+    for environment, expected in (({}, ("10000", None)), ({"GOMP_SPINCOUNT": "7"}, ("7", None)),
+                                  ({"OMP_WAIT_POLICY": "passive"}, (None, "passive"))):
         # tests/run sets how they wait, too.
-        with Daemon(devices="cpu", environment=environment, command=() if "OMP_WAIT_POLICY" in environment else ("env", "-u", "OMP_WAIT_POLICY")) as daemon:
+        with Daemon(devices="cpu", environment=environment, command=() if "OMP_WAIT_POLICY" in environment
+                    else ("env", "-u", "OMP_WAIT_POLICY")) as daemon:
             with open(f"/proc/{daemon.worker()}/environ") as file:
                 found = dict(pair.split("=", 1) for pair in file.read().split("\0") if "=" in pair)
         same((found.get("GOMP_SPINCOUNT"), found.get("OMP_WAIT_POLICY")), expected, f"what {environment} becomes")

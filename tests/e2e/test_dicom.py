@@ -32,7 +32,8 @@ def elements(data, at=0, end=None):
         tag = group << 16 | element
         assert tag > last, f"({group:04x},{element:04x}) is out of order"
         last = tag
-        length, at = (struct.unpack_from("<I", data, at + 8)[0], at + 12) if vr in LONG else (struct.unpack_from("<H", data, at + 6)[0], at + 8)
+        length, at = (struct.unpack_from("<I", data, at + 8)[0],
+                      at + 12) if vr in LONG else (struct.unpack_from("<H", data, at + 6)[0], at + 8)
         assert length % 2 == 0 and at + length <= end, f"({group:04x},{element:04x}) has {length} bytes"
         if vr == b"SQ":
             out[tag], stop = [], at + length
@@ -43,7 +44,8 @@ def elements(data, at=0, end=None):
                 at += 8 + size
         else:
             value = data[at:at + length]
-            out[tag] = (struct.unpack(f"<{length // 2}H", value) if vr == b"US" else struct.unpack(f"<{length // 4}I", value) if vr == b"UL"
+            out[tag] = (struct.unpack(f"<{length // 2}H", value) if vr == b"US"
+                        else struct.unpack(f"<{length // 4}I", value) if vr == b"UL"
                         else value if vr in (b"OB", b"OW", b"AT", b"FD") else value.decode().rstrip(" \0"))
             at += length
     return out
@@ -91,7 +93,8 @@ def check(data, images, nifti):
     """
     body = dicom(data)
     frames, channels, depth, rows, columns = images.shape
-    same((int(body[0x00280008]), body[0x00280010][0], body[0x00280011][0]), (frames * channels * depth, rows, columns), "frames, rows, columns")
+    same((int(body[0x00280008]), body[0x00280010][0], body[0x00280011][0]), (frames * channels * depth, rows, columns),
+         "frames, rows, columns")
     shared, each = body[0x52009229][0], body[0x52009230]
     rescale, measures = shared[0x00289145][0], shared[0x00289110][0]
     slope, low = float(rescale[0x00281053]), float(rescale[0x00281052])
@@ -110,7 +113,8 @@ def check(data, images, nifti):
         for x, y in ((0, 0), (columns - 1, 0), (3, rows - 1)):
             place = corner + turned[:3] * dx * x + turned[3:] * dy * y
             expected = affine(nifti) @ [x, y, z, 1]
-            assert np.abs(place - expected).max() < 2e-3, f"frame {i}: pixel {x}, {y} is at {place}, in NIfTI at {expected}"
+            assert np.abs(place - expected).max() < 2e-3, \
+                f"frame {i}: pixel {x}, {y} is at {place}, in NIfTI at {expected}"
     same(len(seen), len(each), "different dimension index values")
     return body
 
@@ -131,8 +135,8 @@ def validate(*files):
 
 @test("slices of an oblique series over time: pixels, positions and indices; valid")
 def slices(daemon):
-    body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--orientation", "oblique", "--position",
-                    "10,-20,30", "--phantom", "asymmetric")
+    body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--orientation", "oblique",
+                    "--position", "10,-20,30", "--phantom", "asymmetric")
     data, images, nifti = job_files(daemon, body)
     same(images.shape[:3], (2, 1, 3), "frames, channels, slices")
     check(data, images, nifti)
@@ -141,8 +145,8 @@ def slices(daemon):
 
 @test("dcm.zip: a classic file per slice, with the pixels and positions of npy and NIfTI; stable UIDs; valid")
 def classic(daemon):
-    body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--coils", "2", "--orientation", "oblique", "--position",
-                    "10,-20,30", "--phantom", "asymmetric")
+    body = simulate("--matrix", "32x24", "--fov", "64x60", "--slices", "3", "--frames", "2", "--coils", "2",
+                    "--orientation", "oblique", "--position", "10,-20,30", "--phantom", "asymmetric")
     for query in ("&coils=none", "&coils=none&output=phase"):
         whole, images, nifti = job_files(daemon, body, query)
         job = daemon.run(body, f"kind=recon&tolerance=1e-3{query}")
@@ -158,18 +162,22 @@ def classic(daemon):
         bodies = [dicom(data) for data in files]
         for i, slice_ in enumerate(bodies):
             moment, channel, z = i // (channels * depth), i // depth % channels, i % depth
-            same((slice_[0x00200013], slice_[0x00200012], slice_[0x00200100]), (str(i + 1), str(channel + 1), str(moment + 1)), "numbers")
+            same((slice_[0x00200013], slice_[0x00200012], slice_[0x00200100]),
+                 (str(i + 1), str(channel + 1), str(moment + 1)), "numbers")
             meaning, = slice_[0x00409096]
             slope, low = struct.unpack("<d", meaning[0x00409225])[0], struct.unpack("<d", meaning[0x00409224])[0]
             stored = np.frombuffer(slice_[0x7fe00010], "<u2").reshape(rows, columns)
             error = np.abs(stored * slope + low - images[moment, channel, z]).max()
             assert error <= 0.51 * slope, f"file {i}: pixels differ by {error}, a step is {slope}"
-            corner, turned, (dy, dx) = numbers(slice_[0x00200032]), numbers(slice_[0x00200037]), numbers(slice_[0x00280030])
+            corner, turned, (dy,
+                             dx) = numbers(slice_[0x00200032]), numbers(slice_[0x00200037]), numbers(slice_[0x00280030])
             for x, y in ((0, 0), (columns - 1, rows - 1)):
                 place = corner + turned[:3] * dx * x + turned[3:] * dy * y
-                assert np.abs(place - affine(nifti) @ [x, y, z, 1]).max() < 2e-3, f"file {i}: pixel {x}, {y} is at {place}"
+                assert (np.abs(place - affine(nifti) @ [x, y, z,
+                                                        1]).max() < 2e-3), f"file {i}: pixel {x}, {y} is at {place}"
         same(len({slice_[0x00080018] for slice_ in bodies}), len(bodies), "different instances")
-        same(len({slice_[tag] for slice_ in bodies for tag in (0x0020000d, 0x0020000e, 0x00200052)}), 3, "one study, series and frame of reference")
+        same(len({slice_[tag] for slice_ in bodies for tag in (0x0020000d, 0x0020000e, 0x00200052)}), 3,
+             "one study, series and frame of reference")
         same(bodies[0][0x0020000d], dicom(whole)[0x0020000d], "the study's UID, of both forms")
         assert bodies[0][0x0020000e] != dicom(whole)[0x0020000e], "two classes of images share a series"
         validate(*files)
@@ -177,7 +185,8 @@ def classic(daemon):
 
 @test("a volume with one image per coil; valid")
 def volume(daemon):
-    data, images, nifti = job_files(daemon, simulate("--trajectory", "stack-of-stars", "--matrix", "16x16x6", "--coils", "2"), "&coils=none")
+    data, images, nifti = job_files(daemon, simulate("--trajectory", "stack-of-stars", "--matrix", "16x16x6", "--coils",
+                                                     "2"), "&coils=none")
     check(data, images, nifti)
     validate(data)
 
@@ -219,8 +228,10 @@ def header(daemon):
     with open(path, "rb") as file:
         data, images, nifti = job_files(daemon, file.read())
     body = check(data, images, nifti)
-    for tag, value in ((0x00100010, "M&M^Jörg n"), (0x00100020, "7" * 64), (0x00100030, "19700203"), (0x00100040, "F"), (0x00101030, "61.5"),
-                       (0x00080020, "20261122"), (0x00080030, "101500"), (0x0020000d, "1.2.840.99.1"), (0x00185100, "FFS")):
+    for tag, value in ((0x00100010, "M&M^Jörg n"), (0x00100020, "7" * 64), (0x00100030, "19700203"), (0x00100040, "F"),
+                       (0x00101030, "61.5"),
+                       (0x00080020, "20261122"), (0x00080030, "101500"), (0x0020000d, "1.2.840.99.1"),
+                       (0x00185100, "FFS")):
         same(body[tag], value, f"({tag >> 16:04x},{tag & 0xffff:04x})")
     assert body[0x00200052].startswith("2.25."), "a UID with a leading zero was kept"
     validate(data)

@@ -28,7 +28,8 @@ class Failing(Daemon):
     def __init__(self, **options):
         self.there = tempfile.mkdtemp(dir=FOLDER.name)
         self.fault = diskfaults.Fault(self.there + ".fault")
-        super().__init__(state=self.there, environment=diskfaults.preload(self.there, self.fault), expect_trouble=True, **options)
+        super().__init__(state=self.there, environment=diskfaults.preload(self.there, self.fault), expect_trouble=True,
+                         **options)
 
     def clean(self):
         shutil.rmtree(self.there, ignore_errors=True)
@@ -41,7 +42,8 @@ class Failing(Daemon):
         assert self.fault.failed(), "nothing has failed"
 
     def upload(self):
-        return self.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        return self.request("POST", "/v1/uploads?kind=recon",
+                            headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
 
     def patch(self, where, begin, end, **more):
         return self.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin), **more})
@@ -110,7 +112,8 @@ def chunk_lost():
 def chunk_lost_and_not_removed():
     daemon, where = ends_after("fdatasync ftruncate unlinkat")
     with daemon:
-        for answer in (daemon.get(where), daemon.patch(where, 60000, len(BODY)), daemon.patch(where, 30000, 60000), daemon.request("DELETE", where, headers=TUS)):
+        for answer in (daemon.get(where), daemon.patch(where, 60000, len(BODY)), daemon.patch(where, 30000, 60000),
+                       daemon.request("DELETE", where, headers=TUS)):
             assert "Create a new one" in answer.problem(404, "not-found")["detail"], answer.body
 
 
@@ -144,7 +147,8 @@ def others_wait():
         assert tells(daemon.checks()["spool"]) and daemon.checks()["store"] == "ok", daemon.checks()
         time.sleep(1.5)
         same([daemon.job(identity)["state"] for identity in ids], ["queued"] * 6, "states")
-        wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="io-error"}'] >= 1, "a job that was put back to be counted")
+        wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="io-error"}'] >= 1,
+                   "a job that was put back to be counted")
         daemon.fault.release()
         wait_until(lambda: daemon.get("/readyz").status == 200, "a disk that is well")
         for identity in ids:
@@ -161,7 +165,8 @@ def finished_later():
         daemon.patch(where, 0, 50000).expect(204)
         daemon.arm("linkat")
         daemon.refused(daemon.patch(where, 50000, len(BODY)))
-        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], str(len(BODY)), "Upload-Offset")
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], str(len(BODY)),
+             "Upload-Offset")
         identity = where.rsplit("/", 1)[1]
         wait_until(lambda: daemon.get(f"/v1/jobs/{identity}").status == 200, "the upload to become a job")
         same(daemon.finish(identity)["state"], "succeeded", "state")

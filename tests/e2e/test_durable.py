@@ -19,7 +19,8 @@ def daemon():
     if "san" in os.environ.get("MRIRECON_BIN", ""):
         skip("a sanitizer's runtime wants to be the first library")
     if not os.path.exists(SHIM):
-        subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM, os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM,
+                        os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
     return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_HELD": HELD, "SYNC_BROKEN": BROKEN})
 
 
@@ -44,7 +45,8 @@ def accepted():
         lines(server.state)
         job = server.submit(BODY).expect(202).json()["id"]
         log = lines(server.state)
-        in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", "answer 202"])
+        in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}.part", f"rename {job}", "sync spool",
+                                                     "sync jobs.db-wal", "answer 202"])
         server.finish(job)
 
 
@@ -61,7 +63,8 @@ def large():
         # A writeback error is reported only once, here to the worker, which has to pass it on.
         with open(BROKEN, "w"):
             job = server.submit(body, "kind=recon&coils=none&output=complex").expect(202).json()["id"]
-        wait_until(lambda: server.metrics().get('mrirecond_jobs_put_back_total{reason="io-error"}'), "the job to be put back")
+        wait_until(lambda: server.metrics().get('mrirecond_jobs_put_back_total{reason="io-error"}'),
+                   "the job to be put back")
         os.unlink(BROKEN)
         job = server.finish(job)
         same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
@@ -78,7 +81,8 @@ def succeeded():
         named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is that of the scan
         for name in ("image.h5", "image.png"):
             assert f"sync results/{job}/{name}" in log[named:], f"{name} is not synced:\n" + "\n".join(log)
-        in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}", f"sync results/{job}", "sync results", "sync jobs.db-wal",
+        in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}",
+                       f"sync results/{job}", "sync results", "sync jobs.db-wal",
                        "answer 200"])
 
 
@@ -91,7 +95,8 @@ def ended():
         problem = server.submit(bad.bytes(FOLDER.name), Prefer="wait=100").json()
         same(problem["code"], "data-nonfinite", "code")
         log = lines(server.state)
-        in_order(log[:log.index("answer 422") + 1], ["sync spool", "sync jobs.db-wal", "sync jobs.db-wal", "answer 422"])
+        in_order(log[:log.index("answer 422") + 1], ["sync spool", "sync jobs.db-wal", "sync jobs.db-wal",
+                                                     "answer 422"])
         slow = server.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY).expect(202).json()["id"]
         lines(server.state)
         server.request("POST", f"/v1/jobs/{slow}/cancel")
@@ -114,7 +119,8 @@ def read_ahead():
             with open(HELD, "w"):
                 answer = pool.submit(send)
             try:
-                wait_until(lambda: not set(before) <= set(server.children("mrirecon-codec", server.worker())), "the scan to be read")
+                wait_until(lambda: not set(before) <= set(server.children("mrirecon-codec", server.worker())),
+                           "the scan to be read")
             finally:
                 os.unlink(HELD)
             return answer.result()
@@ -122,7 +128,8 @@ def read_ahead():
         server.run(BODY)
         posted = read_while_held(lambda: server.submit(BODY)).expect(202).json()["id"]
         server.finish(posted)
-        where = server.request("POST", "/v1/uploads?kind=recon", headers={**tus, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        where = server.request("POST", "/v1/uploads?kind=recon",
+                               headers={**tus, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
 
         def append(begin, end):
             return server.request("PATCH", where, BODY[begin:end], {**tus, "Upload-Offset": str(begin)})

@@ -26,7 +26,8 @@ def scan(daemon, seed=1):
 
 
 def slow_job(daemon, more=""):
-    return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=200") + more).expect(202).json()["id"]
+    return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=200") +
+                         more).expect(202).json()["id"]
 
 
 @test("a stream sends every state in order, progress in between, and ends with the job")
@@ -66,7 +67,8 @@ def told_in_order(daemon):
     density = [data["step"] for data in progress if data["step"]["name"] == "density" and data["step"]["iterations"]]
     assert len({step["iteration"] for step in density}) >= 2, f"iterations of density: {density}"
     for step in density:
-        same((step["number"], step["steps"], step["unit"], step["iterations"]), (5, 9, "iteration", 200), f"step {step}")
+        same((step["number"], step["steps"], step["unit"], step["iterations"]), (5, 9, "iteration", 200),
+             f"step {step}")
         assert 0 <= step["iteration"] <= 200, step
     states = [data["state"] for name, _, data in stream.events() if name == "state"]
     if states != ["queued", "succeeded"]:  # a job that has ended before it is looked at has no progress events

@@ -30,7 +30,8 @@ def image(daemon, identity):
 
 
 def running(daemon, identity):
-    wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.02, "the job to run")
+    wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.02,
+               "the job to run")
 
 
 def caught(daemon):
@@ -39,7 +40,8 @@ def caught(daemon):
         # A different job each time, because the worker caches the last weights.
         identity = submit_slow(daemon, 60 + number)
         worker = daemon.worker()
-        wait_until(lambda: (job := daemon.job(identity))["state"] not in ("queued", "running") or job["progress"] > 0.02, "the job to run")
+        wait_until(lambda: (job := daemon.job(identity))["state"] not in ("queued", "running")
+                   or job["progress"] > 0.02, "the job to run")
         os.kill(worker, signal.SIGSTOP)
         job = daemon.job(identity)
         if job["state"] == "running" and job["progress"] < 0.6:  # otherwise it may already have ended
@@ -80,7 +82,8 @@ def worker_killed_twice():
     with Daemon(expect_trouble=True) as daemon:
         identity = submit_slow(daemon)
         for _ in range(2):
-            worker = wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.01
+            worker = wait_until(lambda: daemon.job(identity)["state"] == "running"
+                                and daemon.job(identity)["progress"] > 0.01
                                 and daemon.children("mrirecon-worker"), "a worker that computes")[0]
             os.kill(worker, signal.SIGKILL)
             wait_until(lambda: worker not in daemon.children("mrirecon-worker"), "the worker's end")
@@ -162,11 +165,14 @@ def read_ahead():
         worker = daemon.worker()
         behind = behind_and_read(daemon, worker)
         job = daemon.job(behind)
-        same((job["state"], job["attempts"], job["progress"]), ("queued", 0, 0), "state, attempts and progress of the job whose scan is read ahead")
+        same((job["state"], job["attempts"], job["progress"]), ("queued", 0, 0),
+             "state, attempts and progress of the job whose scan is read ahead")
         os.kill(worker, signal.SIGKILL)
         job = daemon.finish(behind)
-        same((job["state"], job["attempts"]), ("succeeded", 1), f"state and attempts of the job read ahead ({job['error']})")
-        wait_until(lambda: (job := daemon.job(slow))["attempts"] == 2 and job["progress"] > 0.01, "the interrupted job to be retried")
+        same((job["state"], job["attempts"]), ("succeeded", 1),
+             f"state and attempts of the job read ahead ({job['error']})")
+        wait_until(lambda: (job := daemon.job(slow))["attempts"] == 2 and job["progress"] > 0.01,
+                   "the interrupted job to be retried")
         daemon.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
         same(daemon.finish(slow)["state"], "canceled", "state of the interrupted job")
         same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
@@ -191,7 +197,8 @@ def read_ahead():
 @test("/readyz and the log name a device that cannot be used; workers of other devices run")
 def device_missing():
     with Daemon(expect_trouble=True, devices="gpu:99,cpu") as daemon:
-        note = wait_until(lambda: daemon.get("/readyz?verbose").json()["worker_list"][0]["note"], "/readyz to name the missing device")
+        note = wait_until(lambda: daemon.get("/readyz?verbose").json()["worker_list"][0]["note"],
+                          "/readyz to name the missing device")
         assert "GPU 99 cannot be used: " in note, note
         wait_until(lambda: f"worker 0 {note}" in daemon.read_log(), "the log to name the device")
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the other worker")
@@ -294,9 +301,11 @@ def decoders_ready():
         os.kill(template, signal.SIGKILL)
         for _ in range(2):  # used by the remaining decoders, then by those of a new template
             same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders' template was killed")
-        wait_until(lambda: "The process that decoders are forked from ended (by signal 9)." in daemon.read_log(), "the log to name the killed template")
+        wait_until(lambda: "The process that decoders are forked from ended (by signal 9)." in daemon.read_log(),
+                   "the log to name the killed template")
         same(daemon.worker(), worker, "worker")
-        last = [*ready(), *wait_until(lambda: daemon.children("mrirecon-codec", worker, template=True), "another template")]
+        last = [*ready(), *wait_until(lambda: daemon.children("mrirecon-codec", worker, template=True),
+                                      "another template")]
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: all(map(ended, last)), "the decoders to end with their worker")
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the next worker")
@@ -406,7 +415,8 @@ def random_kills():
                 daemon.kill()
                 daemon.restart()
             for worker in daemon.children("mrirecon-worker"):
-                for process in [worker] if victim == "mrirecon-worker" else daemon.children("mrirecon-codec", worker, victim == "template"):
+                for process in [worker] if victim == "mrirecon-worker" else daemon.children("mrirecon-codec", worker,
+                                                                                            victim == "template"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process, signal.SIGKILL)
         succeeded = 0
@@ -422,7 +432,8 @@ def random_kills():
         jobs = daemon.get("/v1/jobs?limit=100").json()["jobs"]
         same(sorted(job["id"] for job in jobs)[1:], sorted(accepted), "jobs listed")
         wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "scans to be removed")
-        wait_until(lambda: len({name.split("/")[1] for name in daemon.files() if name.startswith("results/")}) == succeeded + 1, "only folders of results to remain")
+        wait_until(lambda: len({name.split("/")[1] for name in daemon.files() if name.startswith("results/")})
+                   == succeeded + 1, "only folders of results to remain")
 
 
 @test("kill -9 of the daemon during an upload leaves no file of it and no job")
@@ -431,7 +442,8 @@ def daemon_killed_uploading():
     with daemon:
         before = daemon.files()
         with socket.create_connection(("127.0.0.1", daemon.port), timeout=120) as connection:
-            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                               b"1000000\r\n\r\n" + bytes(500000))
             wait_until(lambda: daemon.new_files(before), "the upload to reach the disk")
             daemon.kill()
         daemon.restart()

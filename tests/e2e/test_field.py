@@ -49,8 +49,8 @@ def replace(group, name, values):
 
 @test("a spiral with its field map: conjugate phase removes most of the blur, iteration nearly all")
 def blur(daemon):
-    client(None, "simulate", "--trajectory", "spiral", "--matrix", str(MATRIX), "--coils", "4", "--readouts", "4", "--noise", "0.005",
-           "--off-resonance", "250", "--truth", TRUTH, "--out", SPIRAL)
+    client(None, "simulate", "--trajectory", "spiral", "--matrix", str(MATRIX), "--coils", "4", "--readouts", "4",
+           "--noise", "0.005", "--off-resonance", "250", "--truth", TRUTH, "--out", SPIRAL)
     truth = np.load(TRUTH).squeeze()
     with open(SPIRAL, "rb") as file:
         body = file.read()
@@ -92,7 +92,8 @@ def arrays(daemon):
     wide = changed(lambda group: replace(group, "fieldmap", field[None, None].astype("f8")))
     assert np.array_equal(image_of(daemon, submitted(daemon, wide, "")), expected)
     for bad, code in ((npz(fieldmap=field[:, :-1]), "malformed-file"), (npz(fieldmap=1j * field), "malformed-file"),
-                      (npz(times=scan["times"][:-1]), "malformed-file"), (npz(times=scan["times"] * np.nan), "malformed-file"),
+                      (npz(times=scan["times"][:-1]), "malformed-file"),
+                      (npz(times=scan["times"] * np.nan), "malformed-file"),
                       (npz(fieldmap=field * np.nan), "data-nonfinite")):
         job = submitted(daemon, bad, query, "failed")
         same(job["error"]["code"], code, job["error"]["detail"] if "detail" in job["error"] else "code")
@@ -103,10 +104,13 @@ def beside(daemon):
     rng = np.random.default_rng(1)
     pair = np.dtype([("real", "<f4"), ("imag", "<f4")])
     maps = rng.normal(size=(4, MATRIX, MATRIX, 2)).astype("f4").view(pair)[..., 0]
-    job = submitted(daemon, changed(lambda group: replace(group, "sensitivities", maps[None])), "coils=sense&off_resonance=off")
+    job = submitted(daemon, changed(lambda group: replace(group, "sensitivities", maps[None])),
+                    "coils=sense&off_resonance=off")
     same(decided(job, "coils")["value"], "given", "decision")
-    for name, values, code in (("sensitivities", maps[:, 1:], "malformed-file"), ("sensitivities", maps[:3], "coils-differ"),
-                               ("sensitivities", maps["real"], "malformed-file"), ("fieldmap", np.zeros((MATRIX, 3), "f4"), "malformed-file"),
+    for name, values, code in (("sensitivities", maps[:, 1:], "malformed-file"),
+                               ("sensitivities", maps[:3], "coils-differ"),
+                               ("sensitivities", maps["real"], "malformed-file"),
+                               ("fieldmap", np.zeros((MATRIX, 3), "f4"), "malformed-file"),
                                ("fieldmap", np.array(["text"], "S4"), "malformed-file"),
                                ("fieldmap", np.zeros((1,) * 9, "f4"), "malformed-file")):
         body = changed(lambda group, name=name, values=values: replace(group, name, values))

@@ -38,7 +38,8 @@ def full_at_work():
 @test("a disk without inodes: accepted jobs wait, the reason is reported, and all succeed afterwards")
 def full_of_files():
     report = nothing_lost("inodes", "spool-full")
-    assert report["ready"][0] == 503 and "inodes" in report["ready"][1] and "inodes" in report["refused_with"][2], report
+    assert (report["ready"][0] == 503 and "inodes" in report["ready"][1]
+            and "inodes" in report["refused_with"][2]), report
 
 
 @test("a daemon without file descriptors: accepted jobs wait, submissions are refused with the reason")

@@ -83,15 +83,20 @@ def headers_of_bodies(daemon):
     before, count = daemon.files(), 0
     tus = (b"Tus-Resumable: 1.0.0", b"Content-Type: application/offset+octet-stream")
     for value in map(of_line, kept("tus", 0)):
-        location = daemon.request("POST", "/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201).headers["location"]
+        location = daemon.request("POST", "/v1/uploads",
+                                  headers={"Tus-Resumable": "1.0.0",
+                                           "Upload-Length": "5"}).expect(201).headers["location"]
         answered(daemon, b"/v1/uploads", tus[0], b"Upload-Length: " + value + b"x", method=b"POST")
         answered(daemon, location.encode(), *tus, b"Upload-Offset: " + value, method=b"PATCH", body=b"1234")
         daemon.request("DELETE", location, headers={"Tus-Resumable": "1.0.0"}).expect(204)
         count += 1
-    location = daemon.request("POST", "/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201).headers["location"]
+    location = daemon.request("POST", "/v1/uploads",
+                              headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201).headers["location"]
     for value in map(of_line, kept("tus", 2)):
-        answered(daemon, location.encode(), *tus, b"Upload-Offset: 0", b"Upload-Checksum: " + value + b" ", method=b"PATCH", body=b"1234")
-        same(daemon.request("HEAD", location, headers={"Tus-Resumable": "1.0.0"}).headers["upload-offset"], "0", "offset")
+        answered(daemon, location.encode(), *tus, b"Upload-Offset: 0", b"Upload-Checksum: " + value + b" ",
+                 method=b"PATCH", body=b"1234")
+        same(daemon.request("HEAD", location, headers={"Tus-Resumable": "1.0.0"}).headers["upload-offset"], "0",
+             "offset")
         count += 1
     daemon.request("DELETE", location, headers={"Tus-Resumable": "1.0.0"}).expect(204)
     for value in map(of_line, kept("tus", 1)):
@@ -106,7 +111,8 @@ def headers_of_bodies(daemon):
 def keys(daemon):
     count = 0
     for value in map(of_line, kept("tus", 3)):
-        first, second = (answered(daemon, b"/v1/jobs", b"Idempotency-Key: " + value, method=b"POST", body=b"no scan") for _ in range(2))
+        first, second = (answered(daemon, b"/v1/jobs", b"Idempotency-Key: " + value, method=b"POST", body=b"no scan")
+                         for _ in range(2))
         same(second[0], first[0], "status when it is sent again")
         if first[0] == 202:
             same(json.loads(second[1])["id"], json.loads(first[1])["id"], "job when it is sent again")

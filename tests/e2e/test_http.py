@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health, metrics, and refused requests."""
+"""The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health, metrics, and refused
+requests.
+"""
 import json
 import re
 import socket
@@ -26,7 +28,8 @@ def framing(daemon):
                           (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
                           (b"Transfer-Encoding: gzip\r\n", b"abc"),
                           (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", b"3\r\nabc\r\n0\r\n\r\n")):
-        answer = raw(daemon, b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n" + body + smuggled)
+        answer = raw(daemon, b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n" + body +
+                     smuggled)
         same(status_of(answer), 400, f"status of {headers!r}")
         assert b'"bad-request"' in answer, answer
         same(answer.count(b"HTTP/1.1 "), 1, f"answers to {headers!r}")
@@ -57,7 +60,8 @@ def submit_raw(daemon):
 
 @test("a scan in chunked transfer encoding")
 def submit_chunked(daemon):
-    head = b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    head = (b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+            b"Connection: close\r\n\r\n")
     pieces = [BODY[i:i + 3000] for i in range(0, len(BODY), 3000)]
     answer = raw(daemon, head, *(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces), b"0\r\n\r\n")
     same(status_of(answer), 202, "status")
@@ -97,7 +101,8 @@ def document(daemon):
     assert stages and all(isinstance(s, (int, float)) and s >= 0 for s in stages.values()), stages
     assert "device" in report, report
     same(report["samples"], 31 * 48, "samples in the report")
-    assert "weight" in json.dumps(report) or "given" in json.dumps(report), "the report does not say where the weights come from"
+    assert ("weight" in json.dumps(report)
+            or "given" in json.dumps(report)), "the report does not say where the weights come from"
 
 
 @test("Prefer: wait answers with the finished document, or with the image that Accept names")
@@ -110,7 +115,8 @@ def prefer_wait(daemon):
         assert answer.body.startswith(magic), answer.body[:20]
     # Of a result; a submission has none.
     for headers in ({"If_None_Match": "*"}, {"If_Match": '"x"'}, {"Range": "bytes=0-0"}):
-        answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept="image/png", **headers).expect(200, "image/png")
+        answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept="image/png",
+                               **headers).expect(200, "image/png")
         assert len(answer.body) > 20, headers
 
 
@@ -119,8 +125,10 @@ def prefer_strict(daemon):
     with daemon.paused():
         answer = daemon.submit(BODY, "kind=recon", Prefer="wait=1, handling=strict", Accept="image/png")
         problem = answer.problem(504, "not-done")
-        same((answer.headers["preference-applied"], answer.headers["location"]), ("wait=1, handling=strict", f"/v1/jobs/{problem['job_id']}"), "headers")
-        assert problem["job_id"] in problem["detail"] and daemon.job(problem["job_id"])["state"] in ("queued", "running"), problem
+        same((answer.headers["preference-applied"], answer.headers["location"]),
+             ("wait=1, handling=strict", f"/v1/jobs/{problem['job_id']}"), "headers")
+        assert (problem["job_id"] in problem["detail"]
+                and daemon.job(problem["job_id"])["state"] in ("queued", "running")), problem
     same(daemon.finish(problem["job_id"])["state"], "succeeded", "state of the job, which goes on")
     daemon.submit(BODY, "kind=recon", Prefer="handling=strict").expect(202)
     daemon.submit(BODY, "kind=recon", Prefer="wait=60, handling=strict", Accept="image/png").expect(200, "image/png")
@@ -129,7 +137,8 @@ def prefer_strict(daemon):
 @test("Prefer: wait that expires answers 202 with the job's current document")
 def prefer_short(daemon):
     with daemon.paused():
-        job = daemon.submit(BODY, "kind=recon", Prefer="wait=1", Accept="image/png").expect(202, "application/json").json()
+        job = daemon.submit(BODY, "kind=recon", Prefer="wait=1",
+                            Accept="image/png").expect(202, "application/json").json()
         assert job["state"] in ("queued", "running"), job
         daemon.request("POST", f"/v1/jobs/{job['id']}/cancel").expect(202)
     same(daemon.finish(job["id"])["state"], "canceled", "state")
@@ -137,7 +146,8 @@ def prefer_short(daemon):
 
 @test("a waiting client gets a failed job as a problem document with the job's id")
 def prefer_failure(daemon):
-    problem = daemon.submit(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given", Prefer="wait=60", Accept="image/png").problem(422, "dcf-missing")
+    problem = daemon.submit(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given", Prefer="wait=60",
+                            Accept="image/png").problem(422, "dcf-missing")
     assert problem["job_id"], problem
     same(daemon.job(problem["job_id"])["state"], "failed", "state")
 
@@ -149,7 +159,8 @@ SCAN_WITHOUT_WEIGHTS = scans.radial(weights=False).bytes(FOLDER.name)
 def by_curl(daemon):
     path = f"{FOLDER.name}/curl.h5"
     SCAN.write(path)
-    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60", "-H", "Accept: image/png",
+    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60",
+                           "-H", "Accept: image/png",
                            f"{daemon.url}/v1/jobs?kind=recon"], capture_output=True, timeout=120)
     same(done.returncode, 0, f"curl's exit status ({done.stderr!r})")
     assert done.stdout.startswith(b"\x89PNG"), done.stdout[:100]
@@ -168,14 +179,18 @@ def etag(daemon):
     same(daemon.get(path + "?format=npy", If_None_Match='"other"').expect(200).body, first.body, "body")
     # An unchanged result may be kept as long as the cached one.
     for headers in (b"", b"If-None-Match: " + tag.encode() + b"\r\n"):
-        answer = raw(daemon, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-npy\r\nConnection: close\r\n".encode() + headers + b"\r\n")
-        told = sorted(line for line in answer.split(b"\r\n\r\n")[0].lower().split(b"\r\n") if line.startswith((b"cache-control", b"vary", b"etag")))
-        same(told, [b"cache-control: private, no-cache", b"etag: " + tag.encode(), b"vary: accept"], f"headers of {status_of(answer)}")
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-npy\r\nConnection: close\r\n"
+        answer = raw(daemon, head.encode() + headers + b"\r\n")
+        told = sorted(line for line in answer.split(b"\r\n\r\n")[0].lower().split(b"\r\n")
+                      if line.startswith((b"cache-control", b"vary", b"etag")))
+        same(told, [b"cache-control: private, no-cache", b"etag: " + tag.encode(), b"vary: accept"],
+             f"headers of {status_of(answer)}")
     daemon.get(path + "?format=npy", If_Match='"other"').problem(412, "precondition-failed")
     other = daemon.get(path + "?format=png").expect(200, "image/png").headers["etag"]
     assert other != tag, "two formats of an image have the same ETag"
     same(daemon.request("HEAD", path + "?format=npy").expect(200).body, b"", "body of HEAD")
-    same(daemon.request("HEAD", path + "?format=npy").headers["content-length"], str(len(first.body)), "length told by HEAD")
+    same(daemon.request("HEAD", path + "?format=npy").headers["content-length"], str(len(first.body)),
+         "length told by HEAD")
 
 
 @test("Range: any part of a result with 206, none outside with 416")
@@ -195,17 +210,21 @@ def ranges(daemon):
         same(answer.headers["content-range"], f"bytes */{size}", "Content-Range")
     for text in ("lines=0-3", "bytes=a-b", "bytes=9-3"):  # to be ignored (RFC 9110)
         same(daemon.get(path, Range=text).expect(200).body, whole.body, text)
-    same(daemon.get(path, Range="bytes=0-9", If_Range='"other"').expect(200).body, whole.body, "If-Range of another file")
-    same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10], "If-Range")
+    same(daemon.get(path, Range="bytes=0-9", If_Range='"other"').expect(200).body, whole.body,
+         "If-Range of another file")
+    same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10],
+         "If-Range")
 
 
 @test("?format= or Accept selects the format of an image; unknown ones are refused")
 def negotiation(daemon):
     path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
-    for name, media in (("h5", "application/x-hdf5"), ("nii.gz", "application/x-nifti"), ("png", "image/png"), ("npy", "application/x-npy")):
+    for name, media in (("h5", "application/x-hdf5"), ("nii.gz", "application/x-nifti"), ("png", "image/png"),
+                        ("npy", "application/x-npy")):
         by_name = daemon.get(f"{path}?format={name}").expect(200, media)
         same(daemon.get(path, Accept=media).expect(200, media).body, by_name.body, f"{name} by Accept")
-        same(daemon.get(path, Accept=f"text/html;q=0.3, {media};q=0.9").expect(200, media).body, by_name.body, f"{name} by Accept with q")
+        same(daemon.get(path, Accept=f"text/html;q=0.3, {media};q=0.9").expect(200, media).body, by_name.body,
+             f"{name} by Accept with q")
     daemon.get(path, Accept="*/*").expect(200, "application/x-hdf5")
     problem = daemon.get(path + "?format=gif")
     assert problem.status in (400, 406), problem.status
@@ -240,8 +259,10 @@ def cancel(daemon):
         queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
         wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
         same(daemon.job(queued)["state"], "queued", "state of the second job")
-        assert daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"] == "canceled"
-        assert daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"] in ("canceling", "canceled")
+        assert (daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"]
+                == "canceled")
+        assert (daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"]
+                in ("canceling", "canceled"))
     for identity in (running, queued):
         job = daemon.finish(identity)
         same(job["state"], "canceled", "state")
@@ -254,7 +275,8 @@ def cancel(daemon):
 def progress():
     with Daemon(devices="cpu", environment=holding()) as daemon:
         with daemon.held("density") as go_on:
-            identity = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
+            identity = daemon.submit(scans.slow().bytes(FOLDER.name),
+                                     scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
             seen = [daemon.job(identity)]
 
             def look():
@@ -268,7 +290,8 @@ def progress():
         values = [job["progress"] for job in seen]
         assert values == sorted(values) and 0 <= values[0] and values[-1] == 1, values[:50]
         assert len({v for v in values if 0 < v < 1}) >= 2, f"no progress between start and end: {sorted(set(values))}"
-        assert {job["step"]["name"] for job in seen if job["state"] == "running" and job["step"]} >= {"density"}, "the step was never named"
+        assert ({job["step"]["name"] for job in seen if job["state"] == "running"
+                 and job["step"]} >= {"density"}), "the step was never named"
 
 
 @test("delete removes a finished job, its scan and its images from the disk")
@@ -280,7 +303,8 @@ def delete(daemon):
     for path in ("", "/results/image"):
         daemon.get(f"/v1/jobs/{identity}{path}").problem(404, "not-found")
     daemon.request("DELETE", f"/v1/jobs/{identity}").problem(404, "not-found")
-    wait_until(lambda: not {name for name in set(daemon.files()) - before if not name.startswith("jobs.db")}, "its files to go")
+    wait_until(lambda: not {name for name in set(daemon.files()) - before if not name.startswith("jobs.db")},
+               "its files to go")
 
 
 @test("the list: newest first, pages by a cursor, each job exactly once")
@@ -323,7 +347,8 @@ def kinds(daemon):
         assert len(param["help"]) > 10 and param["help"][-1] in ".?)" and "default" in param, param
         assert param["type"] in ("choice", "set", "int", "real", "text"), param
     same(set(params["dcf"]["choices"]), {"auto", "given", "none", "analytic", "pipe", "voronoi"}, "choices of dcf")
-    same((params["bin_depth"]["choices"], params["bin_depth"]["min"], params["bin_depth"]["default"]), (["auto", "none"], 1, "auto"), "bin_depth")
+    same((params["bin_depth"]["choices"], params["bin_depth"]["min"], params["bin_depth"]["default"]),
+         (["auto", "none"], 1, "auto"), "bin_depth")
     same((float(params["tolerance"]["min"]), float(params["tolerance"]["max"])), (1e-6, 1e-1), "range of tolerance")
     # Each default is accepted if sent explicitly.
     query = "&".join(f"{name}={urllib.parse.quote(str(param['default']))}" for name, param in params.items())
@@ -333,13 +358,16 @@ def kinds(daemon):
 @test("width, oversampling and encoding are auto or a number, everywhere; earlier spellings are accepted")
 def auto(daemon):
     params = {param["name"]: param for param in daemon.get("/v1/kinds").json()["kinds"][0]["parameters"]}
-    for name, least, most, former in (("width", 2, 10, "0"), ("oversampling", 1.125, 2, "0"), ("encoding", 0, 63, "-1")):
-        same((params[name]["choices"], params[name]["min"], params[name]["max"], params[name]["default"]), (["auto"], least, most, "auto"), name)
+    for name, least, most, former in (("width", 2, 10, "0"), ("oversampling", 1.125, 2, "0"),
+                                      ("encoding", 0, 63, "-1")):
+        same((params[name]["choices"], params[name]["min"], params[name]["max"], params[name]["default"]),
+             (["auto"], least, most, "auto"), name)
         for query in ("", f"&{name}=auto", f"&{name}={former}"):
             job = daemon.run(BODY, "kind=recon" + query)
             same((job["state"], job["parameters"][name]), ("succeeded", "auto"), f"job of {query}")
     job = daemon.run(BODY, "kind=recon&width=6&oversampling=1.5&encoding=0&coils=none&output=complex")
-    same((job["state"], job["parameters"]["width"], job["parameters"]["oversampling"], job["parameters"]["encoding"]), ("succeeded", 6, 1.5, 0), "job of numbers")
+    same((job["state"], job["parameters"]["width"], job["parameters"]["oversampling"], job["parameters"]["encoding"]),
+         ("succeeded", 6, 1.5, 0), "job of numbers")
 
 
 @test("health: livez, readyz, readyz?verbose, healthz")
@@ -355,7 +383,8 @@ def health(daemon):
     assert "cpu" in verbose.lower() or "gpu" in verbose.lower(), f"the device is not named: {verbose}"
 
 
-SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.eE+-]+|[+-]Inf|NaN)$')
+SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*\})? '
+                    r'(-?[0-9.eE+-]+|[+-]Inf|NaN)$')
 
 
 def check_exposition(text):
@@ -397,7 +426,8 @@ def check_exposition(text):
             if found:
                 series.setdefault(found.group(1).strip(",") + found.group(3), []).append((float(found.group(2)), value))
         for labels, buckets in series.items():
-            assert buckets == sorted(buckets) and [b[1] for b in buckets] == sorted(b[1] for b in buckets), f"{family}: buckets decrease"
+            assert (buckets == sorted(buckets)
+                    and [b[1] for b in buckets] == sorted(b[1] for b in buckets)), f"{family}: buckets decrease"
             same(buckets[-1][0], float("inf"), f"last bucket of {family}")
             count = f"{family}_count" + (f"{{{labels}}}" if labels else "")
             same(values[count], buckets[-1][1], count)
@@ -424,14 +454,19 @@ def metrics(daemon):
         late = ("mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total")
         return values if all(total(values, name) > total(before, name) for name in late) else None
     after = wait_until(counted, "the failed job and the refusal to be counted")
-    for name, by in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1), ("mrirecond_jobs_failed_total", 1),
+    for name, by in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1),
+                     ("mrirecond_jobs_failed_total", 1),
                      ("mrirecond_job_duration_seconds_count", 2), ("mrirecond_ingest_rejected_total", 1),
                      ("mrirecond_ingest_bytes_total", len(BODY) + len(SCAN_WITHOUT_WEIGHTS))):
         same(total(after, name) - total(before, name), by, f"growth of {name}")
-    assert any('reason="dcf-missing"' in key for key in after if key.startswith("mrirecond_jobs_failed_total")), "no reason of a failure"
-    for name in ("mrirecond_build_info", "mrirecond_queue_jobs", "mrirecond_queue_capacity_jobs", "mrirecond_spool_used_bytes",
-                 "mrirecond_spool_free_bytes", "mrirecond_samples_overflowed_total", "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
-                 "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total", "process_start_time_seconds"):
+    assert any('reason="dcf-missing"' in key for key in after
+               if key.startswith("mrirecond_jobs_failed_total")), "no reason of a failure"
+    for name in ("mrirecond_build_info", "mrirecond_queue_jobs", "mrirecond_queue_capacity_jobs",
+                 "mrirecond_spool_used_bytes",
+                 "mrirecond_spool_free_bytes", "mrirecond_samples_overflowed_total",
+                 "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
+                 "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total",
+                 "process_start_time_seconds"):
         assert any(key.split("{")[0] == name for key in after), f"{name} is missing"
     assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label contains a job's id"
 
@@ -440,7 +475,8 @@ def metrics(daemon):
 
 @test("unknown paths and methods are problem documents")
 def wrong_paths(daemon):
-    for path in ("/nothing", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/none", "/v1/jobs/none/results/image", "/v1/jobs/none/nothing"):
+    for path in ("/nothing", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/none", "/v1/jobs/none/results/image",
+                 "/v1/jobs/none/nothing"):
         daemon.get(path).problem(404, "not-found")
     for path in ("/v1/jobs/../kinds", "/v1/jobs/%00", "/v1/jobs/%zz", "/v1//jobs", "/v1/jobs/%ff%fe"):
         answer = daemon.get(path)
@@ -459,13 +495,16 @@ def wrong_parameters(daemon):
     for query, code in (("kind=nothing", "unknown-kind"), ("kind=recon&dfc=given", "unknown-parameter"),
                         ("kind=recon&dcf=wrong", "bad-parameter"), ("kind=recon&tolerance=0", "bad-parameter"),
                         ("kind=recon&tolerance=nan", "bad-parameter"), ("kind=recon&tolerance=1e-3x", "bad-parameter"),
-                        ("kind=recon&dcf_iterations=1.5", "bad-parameter"), ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
+                        ("kind=recon&dcf_iterations=1.5", "bad-parameter"),
+                        ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
                         ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter"),
                         ("kind=recon&bin_depth=0", "bad-parameter"), ("kind=recon&bin_depth=some", "bad-parameter"),
                         ("kind=recon&overflow=gpu", "bad-parameter"), ("kind=recon&oversampling=0.5", "bad-parameter"),
                         ("kind=recon&width=1", "bad-parameter"), ("kind=recon&encoding=-2", "bad-parameter"),
-                        ("kind=recon&output=complex", "bad-parameter"), ("kind=recon&output=complex&coils=rss", "bad-parameter"),
-                        ("kind=recon&width=2", "bad-parameter"), ("kind=recon&kernel=radial&oversampling=1.25", "bad-parameter")):
+                        ("kind=recon&output=complex", "bad-parameter"),
+                        ("kind=recon&output=complex&coils=rss", "bad-parameter"),
+                        ("kind=recon&width=2", "bad-parameter"),
+                        ("kind=recon&kernel=radial&oversampling=1.25", "bad-parameter")):
         problem = daemon.submit(BODY, query).problem(400, code)
     assert "dcf" in daemon.submit(BODY, "kind=recon&dfc=given").json()["detail"], "the nearest name is not offered"
     problem = daemon.submit(BODY, "kind=recon&dcf=given&dcf=none")
@@ -473,7 +512,8 @@ def wrong_parameters(daemon):
     problem = daemon.submit(BODY, "dcf=given")  # no kind
     if problem.status != 202:
         problem.problem(400, problem.json()["code"])
-    same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name and "spool" not in name}, set(), "files left")
+    same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name
+          and "spool" not in name}, set(), "files left")
 
 
 @test("a page of jobs has each job's document without the report")

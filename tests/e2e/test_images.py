@@ -54,8 +54,10 @@ def blob_scan(matrix=(40, 28, 1), width=1):
     dim = 2 if nz == 1 else 3
     k = rng.uniform(-0.5, 0.5, size=(60, 64, dim))
     place = np.array([7, -5, 3][:dim])
-    data = sum(np.exp(-2j * np.pi * (k @ (place + np.eye(dim)[0] * i + np.eye(dim)[1] * j))) for i in range(width) for j in range(width))[:, None, :]
-    return scans.Scan(k, data, matrix, trajectory="other"), (place[0] + nx // 2, place[1] + ny // 2, (place[2] if dim == 3 else 0) + nz // 2)
+    data = sum(np.exp(-2j * np.pi * (k @ (place + np.eye(dim)[0] * i + np.eye(dim)[1] * j))) for i in range(width)
+               for j in range(width))[:, None, :]
+    return scans.Scan(k, data, matrix, trajectory="other"), (place[0] + nx // 2, place[1] + ny // 2,
+                                                             (place[2] if dim == 3 else 0) + nz // 2)
 
 
 @test("2-D, two coils, weights given: root sum of squares, float32 [frame][coil][slice or z][y][x]")
@@ -79,7 +81,8 @@ def maps(daemon):
     body = scans.radial(coils=3, seed=5).bytes(FOLDER.name)
     asked = QUERY + "&dcf=given&coils=adaptive&output="
     job = daemon.run(body, asked + "complex&results=image,maps")
-    seen, factors = (npy(daemon.get(f"/v1/jobs/{job['id']}/results/{name}?format=npy").expect(200).body) for name in ("image", "maps"))
+    seen, factors = (npy(daemon.get(f"/v1/jobs/{job['id']}/results/{name}?format=npy").expect(200).body)
+                     for name in ("image", "maps"))
     coils = npy(image(daemon, body, QUERY + "&dcf=given&coils=none&output=complex"))
     same((seen.shape[1], factors.shape), (1, coils.shape), "channels")
     close(seen, (factors.conj() * coils).sum(1, keepdims=True))
@@ -99,7 +102,8 @@ def radial_kernel(daemon):
     # A circular support has a larger error than a square one of the same width; the plan must choose a wider one for
     # the same tolerance.
     scan = scans.radial(seed=6)
-    close(npy(image(daemon, scan, QUERY.replace("1e-5", "1e-4") + "&dcf=given&coils=none&output=complex&kernel=radial")), scan.adjoint()[None], 3e-4)
+    close(npy(image(daemon, scan, QUERY.replace("1e-5", "1e-4") +
+                    "&dcf=given&coils=none&output=complex&kernel=radial")), scan.adjoint()[None], 3e-4)
 
 
 @test("3-D, with a weight column, odd and even sizes")
@@ -153,7 +157,8 @@ def series(daemon):
 @test("the sandboxed codec converts a series of 300 images into each format")
 def many(daemon):
     path = os.path.join(FOLDER.name, "many.h5")
-    client(None, "simulate", "--trajectory", "radial", "--matrix", "8", "--coils", "1", "--frames", "300", "--out", path)
+    client(None, "simulate", "--trajectory", "radial", "--matrix", "8", "--coils", "1", "--frames", "300", "--out",
+           path)
     with open(path, "rb") as file:
         job = daemon.run(file.read(), QUERY)
     for form in ("npy", "png", "nii.gz", "dcm"):
@@ -172,8 +177,10 @@ def units(daemon):
     voxel = 0.002  # metres: Scan's field of view is 2 mm per pixel
     turn = 2 * np.pi
     for name, factor, others in (
-            ("pixel", 1, None), ("grid", 32, None), ("radians", turn, None), ("per_metre", 1 / voxel, None), ("per_cm", 0.01 / voxel, "radians or per_cm"),
-            ("per_mm", 0.001 / voxel, "pixel or per_mm"), ("radians_per_metre", turn / voxel, None), ("radians_per_cm", 0.01 * turn / voxel, ""),
+            ("pixel", 1, None), ("grid", 32, None), ("radians", turn, None), ("per_metre", 1 / voxel, None),
+            ("per_cm", 0.01 / voxel, "radians or per_cm"),
+            ("per_mm", 0.001 / voxel, "pixel or per_mm"), ("radians_per_metre", turn / voxel, None),
+            ("radians_per_cm", 0.01 * turn / voxel, ""),
             ("radians_per_mm", 0.001 * turn / voxel, "radians or per_cm or radians_per_mm")):
         scan = scans.Scan(k * factor, data, (32, 32, 1), trajectory="other")
         for asked in (name, "auto"):
@@ -202,7 +209,8 @@ def bits(daemon):
     scan.write(path)
     with h5py.File(path) as plain, h5py.File(path + "2", "w") as packed:
         packed["dataset/xml"] = np.array([scan.xml.encode()])  # fixed length
-        packed.create_dataset("dataset/data", data=plain["dataset/data"][:], chunks=(7,), compression="gzip", shuffle=True)
+        packed.create_dataset("dataset/data", data=plain["dataset/data"][:], chunks=(7,), compression="gzip",
+                              shuffle=True)
     with open(path + "2", "rb") as file:
         same(image(daemon, file.read(), QUERY), first, "image from compressed chunks")
 
@@ -251,11 +259,13 @@ def montage_of_frames(daemon):
 @test("nii.gz: the display window; the time between frames if the unit of the time stamps is known")
 def nifti_header(daemon):
     scan = multi_slice((0, 5, 10), 4)
-    for vendor, step, units in (("", 1, 2), ("<acquisitionSystemInformation><systemVendor>SIEMENS</systemVendor></acquisitionSystemInformation>", 2, 10)):
+    siemens = "<acquisitionSystemInformation><systemVendor>SIEMENS</systemVendor></acquisitionSystemInformation>"
+    for vendor, step, units in (("", 1, 2), (siemens, 2, 10)):
         timed = multi_slice((0, 5, 10), 4)
         timed.xml = scan.xml.replace("<experimentalConditions>", vendor + "<experimentalConditions>")
         data = gzip.decompress(image(daemon, timed, QUERY + "&dcf=given", "nii.gz"))
-        same((struct.unpack("<8h", data[40:56])[:5], struct.unpack("<f", data[92:96])[0], data[123]), ((4, 24, 20, 3, 4), step, units), "size, time step and units")
+        same((struct.unpack("<8h", data[40:56])[:5], struct.unpack("<f", data[92:96])[0], data[123]),
+             ((4, 24, 20, 3, 4), step, units), "size, time step and units")
         voxels = np.frombuffer(data, "<f4", 24 * 20 * 12, 352)
         high, low = struct.unpack("<2f", data[124:132])
         assert np.allclose((low, high), np.quantile(voxels, (0.005, 0.995)), rtol=0.05), (low, high)
@@ -273,7 +283,8 @@ def nifti_refused(daemon):
     same((job["state"], [result["file"] for result in job["results"]]), ("succeeded", ["image.h5"]), "job")
     for path in ("image?format=nii.gz", "image.nii.gz"):
         assert said in daemon.get(f"/v1/jobs/{job['id']}/results/{path}").problem(406, "not-acceptable")["detail"]
-    same(npy(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body).shape, (1, 1, 3, 20, 24), "shape of the npy")
+    same(npy(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body).shape, (1, 1, 3, 20, 24),
+         "shape of the npy")
     daemon.get(f"/v1/jobs/{job['id']}/results/image?format=png").expect(200, "image/png")
     done = client(daemon, "fetch", job["id"], "--out", f"{FOLDER.name}/refused.nii.gz", check=False)
     assert done.returncode == 1 and said in done.stderr and not os.path.exists(f"{FOLDER.name}/refused.nii.gz"), done
@@ -291,11 +302,14 @@ def unacceptable(daemon):
     # The client does not wait.
     job = daemon.submit(body, QUERY, Accept="image/jpeg").expect(202, "application/json").json()["id"]
     daemon.finish(job)
-    daemon.request("POST", f"/v1/jobs/{job}/resubmit", headers={"Prefer": "wait=60", "Accept": "image/jpeg"}).problem(406, "not-acceptable")
+    daemon.request("POST", f"/v1/jobs/{job}/resubmit",
+                   headers={"Prefer": "wait=60", "Accept": "image/jpeg"}).problem(406, "not-acceptable")
     detail = daemon.get(f"/v1/jobs/{job}/results/image", Accept="image/jpeg").problem(406, "not-acceptable")["detail"]
     assert all(name in detail for name in media), detail
-    for accept, media_type in (("image/*", "image/png"), ("*/*", "application/json"), ("application/json, image/png", "application/json"),
-                               ("image/jpeg, image/png;q=0.1", "image/png"), ("image/jpeg, */*;q=0.1", "application/json")):
+    for accept, media_type in (("image/*", "image/png"), ("*/*", "application/json"),
+                               ("application/json, image/png", "application/json"),
+                               ("image/jpeg, image/png;q=0.1", "image/png"),
+                               ("image/jpeg, */*;q=0.1", "application/json")):
         daemon.submit(body, QUERY, Prefer="wait=60", Accept=accept).expect(200, media_type)
 
 
@@ -317,15 +331,19 @@ def warned(daemon):
     body = scans.radial().bytes(FOLDER.name)
     ask = {"Prefer": "wait=60", "Accept": "image/png"}
     _, usual = warnings_of(daemon, "POST", f"/v1/jobs?{QUERY}", body, **ask)
-    identity, seen = warnings_of(daemon, "POST", "/v1/jobs?kind=recon&width=3&oversampling=1.25&tolerance=1e-3", body, **ask)
+    identity, seen = warnings_of(daemon, "POST", "/v1/jobs?kind=recon&width=3&oversampling=1.25&tolerance=1e-3", body,
+                                 **ask)
     same(seen, daemon.job(identity)["report"]["warnings"], "warnings of the report")
     doubt, = set(seen) - set(usual)
     assert "more than the tolerance of 0.001" in doubt, doubt
     for form in ("h5", "nii.gz", "png", "npy"):
-        same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format={form}")[1], seen, f"warnings of {form}")
-    same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image.h5", Range="bytes=0-9")[1], seen, "warnings of a part")
+        same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format={form}")[1], seen,
+             f"warnings of {form}")
+    same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image.h5", Range="bytes=0-9")[1], seen,
+         "warnings of a part")
     out = f"{FOLDER.name}/doubtful.png"
-    same(client(daemon, "fetch", identity, "--out", out).stderr, "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
+    same(client(daemon, "fetch", identity, "--out", out).stderr,
+         "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
 
 
 @test("more and longer warnings than headers can hold, in any language: truncated, with the number of the others")
@@ -339,10 +357,12 @@ def many_warnings():
         db.close()
         with Daemon(state=state) as daemon:
             for room in (0, 4000):  # a request with large headers gets the same answer
-                _, seen = warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format=h5", X_Padding="x" * room)
+                _, seen = warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format=h5",
+                                      X_Padding="x" * room)
                 same(len(seen), 8, "headers")
                 for i, text in enumerate(seen[:-1]):
-                    assert text.startswith(f'{i}: \\"M?ller\\" said?that nothing is right') and text.endswith("...") and len(text) < 400, text
+                    assert (text.startswith(f'{i}: \\"M?ller\\" said?that nothing is right') and text.endswith("...")
+                            and len(text) < 400), text
                 same(seen[-1], "23 more warnings are in the job's report.", "the last")
             out = f"{FOLDER.name}/warned.h5"
             lines = client(daemon, "fetch", identity, "--out", out).stderr.splitlines()
@@ -361,8 +381,10 @@ def ismrmrd(daemon):
         header, data = group["header"][0], group["data"][:]
         same(list(header["matrix_size"]), [24, 20, 1], "matrix")
         same([float(v) for v in header["field_of_view"]], [48.0, 40.0, 2.0], "field of view")
-        same((int(header["channels"]), int(header["data_type"]), int(header["image_type"])), (1, 5, 1), "channels, data type, image type")
-        for name, value in (("position", (11, -7, 5)), ("read_dir", (np.cos(turn), np.sin(turn), 0)), ("slice_dir", (0, 0, 1))):
+        same((int(header["channels"]), int(header["data_type"]), int(header["image_type"])), (1, 5, 1),
+             "channels, data type, image type")
+        for name, value in (("position", (11, -7, 5)), ("read_dir", (np.cos(turn), np.sin(turn), 0)),
+                            ("slice_dir", (0, 0, 1))):
             assert np.allclose(header[name], value, atol=1e-5), (name, header[name])
         close(data, np.sqrt((abs(scan.adjoint()) ** 2).sum(0))[None, None])
         assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is missing"
@@ -373,7 +395,8 @@ def conversions_take_turns():
     with tempfile.TemporaryDirectory() as folder:
         codec = os.path.join(folder, "codec")
         with open(codec, "w") as file:  # its NIfTI conversion makes no progress until it is allowed to
-            file.write(f'#!/bin/sh\n[ "$1 $4" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec "$@"\n')
+            file.write(f'#!/bin/sh\n[ "$1 $4" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec '
+                       f'"$@"\n')
         os.chmod(codec, 0o755)
         state = os.path.join(folder, "state")
         os.mkdir(state)
@@ -382,7 +405,8 @@ def conversions_take_turns():
         with Daemon(state=state, devices="cpu", codec=codec, convert_timeout=3600) as daemon:
             def ask(who, job, form):
                 connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
-                connection.sendall(f"GET /v1/jobs/{job}/results/image?format={form} HTTP/1.1\r\nHost: localhost\r\nX-Mrirecond-Client: {who}\r\n\r\n".encode())
+                connection.sendall(f"GET /v1/jobs/{job}/results/image?format={form} HTTP/1.1\r\nHost: "
+                                   f"localhost\r\nX-Mrirecond-Client: {who}\r\n\r\n".encode())
                 return connection
 
             stuck = [ask("a", job, "nii.gz") for job in jobs]
@@ -403,7 +427,8 @@ def conversions_take_turns():
             wait_until(lambda: daemon.children("sleep"), "the conversion, asked for again")
             again.close()
             wait_until(lambda: not daemon.children("sleep"), "its end")
-            wait_until(lambda: not [name for name in daemon.files() if name.startswith("results/.")], "what conversions left to go")
+            wait_until(lambda: not [name for name in daemon.files() if name.startswith("results/.")],
+                       "what conversions left to go")
 
 
 @test("nii.gz: NIfTI-1 with sizes, voxel sizes and an affine that maps the bright spot to its position")
@@ -427,7 +452,8 @@ def nifti(daemon):
     affine = np.array(struct.unpack("<12f", data[280:328])).reshape(3, 4)
     assert struct.unpack("<h", data[254:256])[0] > 0, "no sform"
     # The position of that voxel: position + (index - floor(N/2)) * 2 mm along each direction, in LPS; NIfTI uses RAS.
-    lps = np.array((30, -20, 40)) + 2 * ((x - 10) * np.array(read) + (y - 8) * np.array(phase) + (z - 6) * np.array(normal))
+    lps = np.array((30, -20, 40)) + 2 * ((x - 10) * np.array(read) + (y - 8) * np.array(phase) +
+                                         (z - 6) * np.array(normal))
     seen = affine @ [*brightest, 1]
     assert np.allclose(seen, lps * (-1, -1, 1), atol=1e-3), f"the spot is at {seen}, not at {lps * (-1, -1, 1)}"
 
@@ -436,14 +462,16 @@ def real(name, size, tolerance, limit):
     def run(daemon):
         reference = np.fromfile(real_scan(f"{name}.ref.f32"), "<f4").reshape(size[::-1])
         with open(real_scan(f"{name}_weights.h5"), "rb") as file:
-            seen = npy(image(daemon, file.read(), f"kind=recon&method=adjoint&dcf=given&coils=rss&tolerance={tolerance}"))
+            seen = npy(image(daemon, file.read(),
+                             f"kind=recon&method=adjoint&dcf=given&coils=rss&tolerance={tolerance}"))
         same(seen.shape[2:], reference.shape, "size")
         error = scans.nrmse(seen, reference, fit=True)
         assert error < limit, f"off by {error:.3g}, allowed {limit:g}"
     return run
 
 
-for scan_name, scan_size in (("phantom_spiral_8ch", (260, 360, 1)), ("cardiac_radial_12ch", (384, 384, 1)), ("lung_kooshball_1ch", (64, 64, 64))):
+for scan_name, scan_size in (("phantom_spiral_8ch", (260, 360, 1)), ("cardiac_radial_12ch", (384, 384, 1)),
+                             ("lung_kooshball_1ch", (64, 64, 64))):
     for asked in ("1e-3", "1e-5"):
         test(f"{scan_name} at tolerance {asked} against the exact sum")(real(scan_name, scan_size, asked, float(asked)))
 

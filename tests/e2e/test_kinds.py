@@ -46,9 +46,11 @@ def table(job):
 def listed():
     kind = next(k for k in daemon().get("/v1/kinds").json()["kinds"] if k["name"] == "histogram")
     same(kind["inputs"], ["Numbers with commas or line ends (.csv, text/csv)"], "inputs")
-    same([(r["name"], [f["format"] for f in r["formats"]]) for r in kind["results"]], [("histogram", ["json", "csv"]), ("counts", ["npy"])], "results")
+    same([(r["name"], [f["format"] for f in r["formats"]]) for r in kind["results"]],
+         [("histogram", ["json", "csv"]), ("counts", ["npy"])], "results")
     wanted = next(p for p in kind["parameters"] if p["name"] == "results")
-    same((wanted["type"], wanted["choices"], wanted["default"]), ("set", ["histogram", "counts"], "histogram"), "parameter results")
+    same((wanted["type"], wanted["choices"], wanted["default"]), ("set", ["histogram", "counts"], "histogram"),
+         "parameter results")
 
 
 @test("by default a job computes its first result, in its native format and in those that the codec derives")
@@ -59,12 +61,14 @@ def first():
     same(native.json(), {"low": 0.0, "high": 1.0, "counts": COUNTS}, "histogram")
     same(native.headers["content-disposition"], 'inline; filename="histogram.json"', "file name")
     same(native.headers["mrirecond-warning"], '"It is a test."', "warning")
-    same([(f["format"], f["bytes"] is None) for r in table(job)["results"] for f in r["formats"]], [("json", False), ("csv", True)], "formats")
+    same([(f["format"], f["bytes"] is None) for r in table(job)["results"] for f in r["formats"]],
+         [("json", False), ("csv", True)], "formats")
     for answer in (result(job, "histogram?format=csv"), result(job, "histogram.csv"),
                    daemon().get(f"/v1/jobs/{job['id']}/results/histogram", Accept="text/csv")):
         same(answer.expect(200, "text/csv").body.split(), [str(c).encode() for c in COUNTS], "csv")
         same(answer.headers["content-disposition"], 'inline; filename="histogram.csv"', "file name")
-    same([f["bytes"] for r in table(job)["results"] for f in r["formats"]], [len(native.body), len(answer.body)], "sizes")
+    same([f["bytes"] for r in table(job)["results"] for f in r["formats"]], [len(native.body), len(answer.body)],
+         "sizes")
     for name in ("counts", "counts.npy", "image", "image.h5"):
         result(job, name).problem(404, "not-found")
     result(job, "histogram?format=png").problem(406, "not-acceptable")
@@ -80,19 +84,24 @@ def both():
         for form in one["formats"]:
             answer = daemon().get(form["href"]).expect(200, form["type"])
             same(answer.headers["content-disposition"], f'inline; filename="{form["file"]}"', "file name")
-    same(sorted((r["name"], r["file"]) for r in job["results"]), [("counts", "counts.npy"), ("histogram", "histogram.json")], "document")
+    same(sorted((r["name"], r["file"]) for r in job["results"]),
+         [("counts", "counts.npy"), ("histogram", "histogram.json")], "document")
     np.testing.assert_array_equal(np.load(io.BytesIO(result(job, "counts").body)), [3, 0, 0, 1])
     same(result(job, "histogram").json()["counts"], [3, 0, 0, 1], "histogram")
-    same(sorted(os.listdir(f"{daemon().state}/results/{job['id']}")), ["counts.npy", "histogram.csv", "histogram.json"], "files")
+    same(sorted(os.listdir(f"{daemon().state}/results/{job['id']}")), ["counts.npy", "histogram.csv", "histogram.json"],
+         "files")
 
 
 @test("a waiting client gets the first of the requested results, in the format that Accept names")
 def waited():
-    answer = daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="application/x-npy").expect(200, "application/x-npy")
+    answer = daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60",
+                             Accept="application/x-npy").expect(200, "application/x-npy")
     np.testing.assert_array_equal(np.load(io.BytesIO(answer.body)), COUNTS)
-    answer = daemon().submit(NUMBERS, "kind=histogram&results=counts,histogram", Prefer="wait=60", Accept="text/csv").expect(200, "text/csv")
+    answer = daemon().submit(NUMBERS, "kind=histogram&results=counts,histogram", Prefer="wait=60",
+                             Accept="text/csv").expect(200, "text/csv")
     same(answer.body.split()[1], b"2", "csv")
-    daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="text/csv").problem(406, "not-acceptable")
+    daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60",
+                    Accept="text/csv").problem(406, "not-acceptable")
 
 
 @test("a job is run again with other results; a key reused for other results is refused")
@@ -101,12 +110,14 @@ def again():
     other = daemon().request("POST", f"/v1/jobs/{job['id']}/resubmit?results=counts").expect(202).json()["id"]
     same([r["name"] for r in daemon().finish(other)["results"]], ["counts"], "results")
     daemon().submit(NUMBERS, "kind=histogram&results=counts", Idempotency_Key="key").expect(202)
-    daemon().submit(NUMBERS, "kind=histogram&results=histogram,counts", Idempotency_Key="key").problem(422, "idempotency-key-reused")
+    daemon().submit(NUMBERS, "kind=histogram&results=histogram,counts",
+                    Idempotency_Key="key").problem(422, "idempotency-key-reused")
 
 
 @test("invalid parameters and inputs are errors for the sender, and do not affect others")
 def bad():
-    for query, code in (("results=histogram,nothing", "bad-parameter"), ("results=counts,counts", "bad-parameter"), ("results=", "bad-parameter"),
+    for query, code in (("results=histogram,nothing", "bad-parameter"), ("results=counts,counts", "bad-parameter"),
+                        ("results=", "bad-parameter"),
                         ("low=2", "bad-parameter"), ("tolerance=1e-3", "unknown-parameter")):
         daemon().submit(NUMBERS, f"kind=histogram&{query}").problem(400, code)
     daemon().fails(b"1,2,x3\n", "kind=histogram", "unknown-format")
@@ -133,7 +144,8 @@ def canceled():
 @test("kill -9 of the worker and of the daemon: the job is retried, and its results survive a restart")
 def killed():
     many, query = b"0.25\n" * 20, "kind=histogram&results=histogram,counts"
-    for end, more in ((lambda: os.kill(daemon().worker(), signal.SIGKILL), ""), (lambda: (daemon().kill(), daemon().restart()), "&bins=4")):
+    for end, more in ((lambda: os.kill(daemon().worker(), signal.SIGKILL), ""),
+                      (lambda: (daemon().kill(), daemon().restart()), "&bins=4")):
         with daemon().paused():  # the job does not end before its worker does
             job = daemon().submit(many, query + more).expect(202).json()
             wait_until(lambda: daemon().job(job["id"])["attempts"], "its start")

@@ -40,8 +40,10 @@ def busy(daemon, count, source="127.0.0.1"):
     """Connections with uploads in progress."""
     connections = []
     for _ in range(count):
-        connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=120, source_address=(source, 0)))
-        connections[-1].sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
+        connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=120,
+                                                    source_address=(source, 0)))
+        connections[-1].sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                                b"100000\r\nExpect: 100-continue\r\n\r\n")
         same(connections[-1].recv(12), b"HTTP/1.1 100", "what the upload's headers are answered with")
     return connections
 
@@ -54,7 +56,8 @@ def alone(daemon, but=0):
         with open("/proc/net/tcp") as file:
             rows = [line.split() for line in file.readlines()[1:]]
         listens, of_nobody = "0A", "0"
-        return sum(int(row[1].partition(":")[2], 16) == daemon.port and row[3] != listens and row[9] != of_nobody for row in rows)
+        return sum(int(row[1].partition(":")[2], 16) == daemon.port and row[3] != listens and row[9] != of_nobody
+                   for row in rows)
     wait_until(lambda: served() == but, f"the daemon to have no connections but {but}")
 
 
@@ -83,10 +86,12 @@ def large_results():
         body = scan.bytes(folder)
     assert len(body) < 60000, len(body)
     need = 50 * 2048 * 2048 * 4
-    for options, words in (({"result_limit": "800M"}, "option result-limit"), ({"client_bytes": "700M"}, "option client-bytes")):
+    for options, words in (({"result_limit": "800M"}, "option result-limit"),
+                           ({"client_bytes": "700M"}, "option client-bytes")):
         with Daemon(devices="cpu", **options) as daemon:
             problem = daemon.fails(body, "kind=recon&dcf=none", "result-too-large", 422)
-            assert "50 images of 2048 x 2048 x 1 in 1 channel" in problem["detail"] and words in problem["detail"], problem["detail"]
+            assert ("50 images of 2048 x 2048 x 1 in 1 channel" in problem["detail"]
+                    and words in problem["detail"]), problem["detail"]
             assert need < problem["required_bytes"] < 1.05 * need, problem
             same(problem["available_bytes"], int(list(options.values())[0][:-1]) << 20, "bytes that there may be")
             same([name for name in daemon.files() if name.startswith("results/")], [], "files of results")
@@ -180,7 +185,8 @@ def idle_make_room():
             nonlocal asked
             counts = ask(daemon, "/metrics", source="127.0.0.3").body.decode()
             asked += 1
-            return int(re.search(r'^mrirecond_http_requests_total\{method="GET",code="200"\} (\d+)$', counts, re.M).group(1)) >= len(crowd) + asked
+            return int(re.search(r'^mrirecond_http_requests_total\{method="GET",code="200"\} (\d+)$', counts,
+                                 re.M).group(1)) >= len(crowd) + asked
         for _ in range(30):
             crowd.append(connect(daemon))
             crowd[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -210,17 +216,21 @@ def answered(daemon, method, path, body=None):
 
 @test("all connections of an address are busy while 24 clients retry: each request gets 503 or a health answer")
 def crowded():
-    asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000), ("GET", "/readyz", None), ("GET", "/metrics", None),
+    asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000),
+             ("GET", "/readyz", None), ("GET", "/metrics", None),
              ("POST", "/v1/jobs?kind=recon", b"a" * 1000000)]
     with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
         alone(daemon)
         crowd = busy(daemon, 30)
         silent = [connect(daemon) for _ in range(20)]  # these do not lock out the others
         with concurrent.futures.ThreadPoolExecutor(24) as pool:
-            answers = list(pool.map(lambda turn: (asked[turn % 6][1], *answered(daemon, *asked[turn % 6])), range(24 * 50)))
+            answers = list(pool.map(lambda turn: (asked[turn % 6][1], *answered(daemon, *asked[turn % 6])),
+                                    range(24 * 50)))
         seen = collections.Counter(answers)
         health = [("/livez", 200, False), ("/readyz", 200, False), ("/metrics", 200, False)]
-        same(seen, collections.Counter({one: 200 for one in health} | {("/v1/kinds", 503, True): 200, ("/v1/jobs?kind=recon", 503, True): 400}), "answers")
+        same(seen, collections.Counter({one: 200 for one in health} |
+                                       {("/v1/kinds", 503, True): 200, ("/v1/jobs?kind=recon", 503, True): 400}),
+             "answers")
         close_all(crowd + silent)
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
@@ -248,7 +258,8 @@ def on_its_way():
         crowd = busy(daemon, 8)
         fresh, kept = connect(daemon), connect(daemon)
         kept.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert re.match(rb"HTTP/1.1 200 (?!.*Connection: close)", kept.recv(1000), re.S), "the last connection was not served"
+        assert re.match(rb"HTTP/1.1 200 (?!.*Connection: close)", kept.recv(1000),
+                        re.S), "the last connection was not served"
         for connection in (fresh, kept):
             connection.sendall(b"GET /v1/kinds HTTP/1.1\r\nHost: ")
         for _ in range(20):
@@ -266,7 +277,8 @@ def on_its_way():
 def abandoned():
     with Daemon(devices="cpu", connections=60, address_connections=30, work_reserve="900T") as daemon:  # no job begins
         job = daemon.submit(scans.radial().bytes(daemon.state)).expect(202).json()["id"]
-        wait = b"POST /v1/jobs/%s/resubmit HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nContent-Length: 0\r\n\r\n" % job.encode()
+        wait = (b"POST /v1/jobs/%s/resubmit HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\n"
+                b"Content-Length: 0\r\n\r\n") % job.encode()
         events = b"GET /v1/jobs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n" % job.encode()
         jobs = lambda: [job["state"] for job in daemon.get("/v1/jobs?limit=500").json()["jobs"]]  # noqa: E731
         stays = connect(daemon)
@@ -328,7 +340,8 @@ def hosts(daemon):
         for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs?kind=recon"), ("GET", "/metrics")):
             daemon.request(method, path, headers={"Host": host}).problem(421, "misdirected")
         daemon.request("GET", "/livez", headers={"Host": host}).expect(200)
-    for host in ("localhost", f"localhost:{daemon.port}", "127.0.0.1", "[::1]:80", "localhost.", f"localhost.:{daemon.port}"):
+    for host in ("localhost", f"localhost:{daemon.port}", "127.0.0.1", "[::1]:80", "localhost.",
+                 f"localhost.:{daemon.port}"):
         daemon.request("GET", "/v1/jobs", headers={"Host": host}).expect(200)
     with Daemon(devices="cpu", host_names="recon.example, other") as named:
         named.request("GET", "/v1/jobs", headers={"Host": "Recon.example:8443"}).expect(200)
@@ -339,13 +352,15 @@ def hosts(daemon):
 @test("a POST from another site's page is refused; without an Origin, or from the service's own, it is accepted")
 def origins(daemon):
     body = scans.radial().bytes(daemon.state)
-    for origin in ("https://evil.example", "http://localhost.evil.example", f"http://localhost:{daemon.port + 1}", "null"):
+    for origin in ("https://evil.example", "http://localhost.evil.example", f"http://localhost:{daemon.port + 1}",
+                   "null"):
         before = daemon.get("/v1/jobs").json()
         for method, path in (("POST", "/v1/jobs?kind=recon"), ("POST", "/v1/uploads"), ("DELETE", "/v1/jobs?older=0"),
                              ("POST", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/cancel")):
             # Requests that a page can send without a preflight: a POST of text/plain.
             headers = {"Origin": origin, "Content-Type": "text/plain", "Tus-Resumable": "1.0.0", "Upload-Length": "5"}
-            daemon.request(method, path, body if path.startswith("/v1/jobs?kind") else None, headers).problem(403, "forbidden")
+            daemon.request(method, path, body if path.startswith("/v1/jobs?kind") else None,
+                           headers).problem(403, "forbidden")
         same(daemon.get("/v1/jobs").json(), before, "jobs after them")
     daemon.submit(body, Origin=f"http://127.0.0.1:{daemon.port}").expect(202)
     daemon.get("/v1/jobs", Origin="https://evil.example").expect(200)
@@ -366,7 +381,8 @@ def few_descriptors():
         assert descriptors() < 344 - 100, "too few descriptors are left for files"
         close_all(held)
         same(ask(daemon, "/livez").status, 200, "status of /livez")
-        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200 and descriptors() <= at_rest + 2, "the places of those that are closed")
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200 and descriptors() <= at_rest + 2,
+                   "the places of those that are closed")
         uploads = busy(daemon, 12)
         same(daemon.run(scans.radial(seed=5).bytes(daemon.state))["state"], "succeeded", "state")
         close_all(uploads)
@@ -376,9 +392,11 @@ def few_descriptors():
 def too_few_descriptors():
     with tempfile.TemporaryDirectory() as folder:
         for word in ("--check-config", "--log-level=info"):
-            done = subprocess.run(["prlimit", "--nofile=256:256", os.path.join(BIN, "mrirecond"), word, "--listen", "127.0.0.1:0",
+            done = subprocess.run(["prlimit", "--nofile=256:256", os.path.join(BIN, "mrirecond"), word, "--listen",
+                                   "127.0.0.1:0",
                                    "--state-dir", folder + "/state"], capture_output=True, text=True, timeout=120)
-            assert done.returncode in (1, 2) and "256 file descriptors" in done.stderr and "LimitNOFILE" in done.stderr, done
+            assert (done.returncode in (1, 2) and "256 file descriptors" in done.stderr
+                    and "LimitNOFILE" in done.stderr), done
             assert not os.path.exists(folder + "/state"), "the state folder was created"
 
 

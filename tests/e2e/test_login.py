@@ -25,7 +25,8 @@ def login(daemon, who, **headers):
 
 
 def ask(daemon, cookie, method, path, body=None, **headers):
-    return daemon.request(method, path, body, {"Cookie": cookie, **{name.replace("_", "-"): value for name, value in headers.items()}})
+    return daemon.request(method, path, body,
+                          {"Cookie": cookie, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
 
 @test("a token becomes a cookie that scripts cannot read and other sites cannot send; it identifies the client")
@@ -33,10 +34,12 @@ def cookie(daemon):
     answer = daemon.as_("submit", "POST", "/v1/login").expect(200, "application/json")
     value, *attributes = answer.headers["set-cookie"].split("; ")
     name, identity = value.split("=")
-    same((name, len(identity), set(attributes)), ("mrirecond", 64, {"Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=43200"}), "the cookie")
+    same((name, len(identity), set(attributes)),
+         ("mrirecond", 64, {"Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=43200"}), "the cookie")
     assert daemon.token["submit"][4:] not in answer.headers["set-cookie"], "the cookie is the token"
     document = answer.json()
-    same({name: document[name] for name in ("tokens", "role", "client")}, {"tokens": True, "role": "submit", "client": "mri1"})
+    same({name: document[name] for name in ("tokens", "role", "client")},
+         {"tokens": True, "role": "submit", "client": "mri1"})
     assert document["expires"], document
     shown = ask(daemon, value, "GET", "/v1/login").expect(200)
     check_answer("/v1/login", "get", OPERATIONS["/v1/login", "get"], shown)
@@ -45,7 +48,8 @@ def cookie(daemon):
     daemon.get("/v1/login").problem(401, "unauthorized")
     daemon.request("POST", "/v1/login").problem(401, "unauthorized")
     ask(daemon, value, "POST", "/v1/login", **FORM).problem(401, "unauthorized")  # using a session does not prolong it
-    same(daemon.as_("submit", "POST", "/v1/login", Origin="https://evil.example").problem(403, "forbidden")["code"], "forbidden")
+    same(daemon.as_("submit", "POST", "/v1/login", Origin="https://evil.example").problem(403, "forbidden")["code"],
+         "forbidden")
     assert "mrirecond_sessions " in daemon.as_("admin", "GET", "/metrics").body.decode()
 
 
@@ -56,16 +60,20 @@ def roles(daemon):
     daemon.ended(theirs)
     mine = ask(daemon, login(daemon, "submit"), "POST", "/v1/jobs", body, **FORM).expect(202).json()["id"]
     daemon.ended(mine)
-    for who, sees, changes in (("read", False, 403), ("submit", False, 404), ("view", True, 403), ("other", True, 204), ("admin", True, None)):
+    for who, sees, changes in (("read", False, 403), ("submit", False, 404), ("view", True, 403), ("other", True, 204),
+                               ("admin", True, None)):
         cookie = login(daemon, who)
         same(ask(daemon, cookie, "GET", f"/v1/jobs/{theirs}").status, 200 if sees else 404, f"another's job for {who}")
         if changes:
-            target = theirs if who == "other" else daemon.job_of("other") if changes != 404 else mine[:-1] + ("1" if mine[-1] == "0" else "0")
+            unknown = mine[:-1] + ("1" if mine[-1] == "0" else "0")
+            target = theirs if who == "other" else daemon.job_of("other") if changes != 404 else unknown
             if changes != 404:
                 daemon.ended(target)
-            same(ask(daemon, cookie, "DELETE", f"/v1/jobs/{target}", **FORM).status, changes, f"DELETE of {target} by {who} (own: {mine})")
+            same(ask(daemon, cookie, "DELETE", f"/v1/jobs/{target}", **FORM).status, changes,
+                 f"DELETE of {target} by {who} (own: {mine})")
         theirs = daemon.job_of("other") if who == "other" else theirs
-    same(ask(daemon, login(daemon, "read"), "POST", "/v1/jobs", body, **FORM).problem(403, "forbidden")["code"], "forbidden")
+    same(ask(daemon, login(daemon, "read"), "POST", "/v1/jobs", body, **FORM).problem(403, "forbidden")["code"],
+         "forbidden")
 
 
 @test("a change with the cookie needs the header, and must come from the service's own page")
@@ -76,13 +84,17 @@ def forged(daemon):
     def jobs():
         return [job["id"] for job in daemon.as_("admin", "GET", "/v1/jobs?fields=id&limit=500").json()["jobs"]]
     before = jobs()
-    for method, path in (("POST", "/v1/jobs"), ("DELETE", "/v1/jobs?older=0"), ("POST", "/v1/uploads"), ("DELETE", "/v1/login"), ("POST", "/v1/jobs/x/cancel")):
-        for headers in ({}, {"X-Requested-With": ""}, {**FORM, "Sec-Fetch-Site": "cross-site"}, {**FORM, "Sec-Fetch-Site": "same-site"},
-                        {**FORM, "Sec-Fetch-Site": "none"}, {**FORM, "Origin": "null"}, {**FORM, "Origin": "https://evil.example"},
+    for method, path in (("POST", "/v1/jobs"), ("DELETE", "/v1/jobs?older=0"), ("POST", "/v1/uploads"),
+                         ("DELETE", "/v1/login"), ("POST", "/v1/jobs/x/cancel")):
+        for headers in ({}, {"X-Requested-With": ""}, {**FORM, "Sec-Fetch-Site": "cross-site"},
+                        {**FORM, "Sec-Fetch-Site": "same-site"},
+                        {**FORM, "Sec-Fetch-Site": "none"}, {**FORM, "Origin": "null"},
+                        {**FORM, "Origin": "https://evil.example"},
                         {"Sec-Fetch-Site": "same-origin", "Origin": own, "Host": f"localhost:{daemon.port}"}):
             ask(daemon, cookie, method, path, body if path == "/v1/jobs" else None, **headers).problem(403, "forbidden")
     same(jobs(), before, "jobs after changes that were refused")
-    ask(daemon, cookie, "POST", "/v1/jobs", body, **FORM, Sec_Fetch_Site="same-origin", Origin=own, Host=f"localhost:{daemon.port}").expect(202)
+    ask(daemon, cookie, "POST", "/v1/jobs", body, **FORM, Sec_Fetch_Site="same-origin", Origin=own,
+        Host=f"localhost:{daemon.port}").expect(202)
     ask(daemon, cookie, "GET", "/v1/jobs", Sec_Fetch_Site="none").expect(200)
     # A token in the header cannot come from another site's page, so none of this is needed.
     daemon.as_("admin", "POST", "/v1/jobs", body).expect(202)
@@ -106,13 +118,15 @@ def ends():
         ask(daemon, planted, "GET", "/v1/jobs").problem(401, "unauthorized")
         third = login(daemon, "submit", Cookie=second)
         ask(daemon, second, "GET", "/v1/jobs").problem(401, "unauthorized")
-        for bad in (f"{third}; {planted}", f"{planted}; {third}", f"{third}; {third}", "mrirecond=", "mrirecond", third + "0", third[:-1], third.upper(),
+        for bad in (f"{third}; {planted}", f"{planted}; {third}", f"{third}; {third}", "mrirecond=", "mrirecond",
+                    third + "0", third[:-1], third.upper(),
                     f"x{third}", "mrirecond =x", "mrirecond=" + "a" * 5000, ";;;=", third.replace("=", "=\"") + "\""):
             ask(daemon, bad, "GET", "/v1/jobs").problem(401, "unauthorized")
         for good in (f"a=b; {third}", f"{third};c", f"; ;{third} ; mrirecondx=1", f"xmrirecond=1; {third}"):
             ask(daemon, good, "GET", "/v1/jobs").expect(200)
-        two = f"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nCookie: a=b\r\nCookie: {third}\r\nConnection: close\r\n\r\n".encode()
-        same(status_of(raw(daemon, two)), 400, "two Cookie headers")
+        two = (f"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nCookie: a=b\r\nCookie: {third}\r\n"
+               "Connection: close\r\n\r\n")
+        same(status_of(raw(daemon, two.encode())), 400, "two Cookie headers")
         # A removed token ends its sessions and their streams; another session's role follows its line.
         view = login(daemon, "view")
         stream = Stream(daemon, "/v1/events", Cookie=third)
@@ -122,7 +136,8 @@ def ends():
         with open(daemon.tokens) as file:
             lines = file.readlines()
         with open(daemon.tokens, "w") as file:
-            file.writelines(line.replace("watch view", "watch read") for line in lines if not line.startswith("mri1 submit"))
+            file.writelines(line.replace("watch view", "watch read") for line in lines
+                            if not line.startswith("mri1 submit"))
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
         ask(daemon, third, "GET", "/v1/jobs").problem(401, "unauthorized")
@@ -173,7 +188,8 @@ def guesses():
         attempt("127.0.0.3", daemon.token["admin"]).expect(200)
         daemon.as_("admin", "GET", "/v1/jobs").expect(200)
         # A line is written after its answer was sent.
-        wait_until(lambda: "client=boss role=admin peer=127.0.0.3 POST /v1/login 200" in daemon.read_log(), "the login in the audit log")
+        wait_until(lambda: "client=boss role=admin peer=127.0.0.3 POST /v1/login 200" in daemon.read_log(),
+                   "the login in the audit log")
         wait_until(lambda: daemon.read_log().count("POST /v1/login 401") >= 10, "failures in the audit log")
         same(daemon.read_log().count("POST /v1/login 401"), 10, "failures in the audit log")
 
@@ -182,8 +198,10 @@ def guesses():
 def tls():
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = f"{folder}/crt", f"{folder}/key"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "60", "-subj", "/CN=localhost",
-                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", certificate, "-keyout", key], check=True, capture_output=True)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "60", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", certificate, "-keyout", key],
+                       check=True, capture_output=True)
         context = ssl.create_default_context(cafile=certificate)
 
         class Secure(Daemon):
@@ -202,7 +220,8 @@ def tls():
             assert value.startswith("__Host-mrirecond=") and "Secure" in attributes, answer.headers["set-cookie"]
             daemon.request("GET", "/v1/jobs", headers={"Cookie": value}).expect(200)
             # A cookie that another host of the domain could set is not accepted.
-            daemon.request("GET", "/v1/jobs", headers={"Cookie": value.removeprefix("__Host-")}).problem(401, "unauthorized")
+            daemon.request("GET", "/v1/jobs",
+                           headers={"Cookie": value.removeprefix("__Host-")}).problem(401, "unauthorized")
 
 
 @test("a service without tokens needs no login, and says so")

@@ -25,7 +25,8 @@ PROBLEMS = {
     "OPTIONS *": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
     "CONNECT": (b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
     "an address that names nobody": (b"GET http:///livez HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
-    "an address of another host": (b"GET http://evil.example/v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 421, "misdirected"),
+    "an address of another host": (b"GET http://evil.example/v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 421,
+                                   "misdirected"),
     "a host that is no text": (b"GET /v1/kinds HTTP/1.1\r\nHost: localho\xfft\r\n\r\n", 421, "misdirected"),
     "an unknown method": (b"BREW /v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 405, "method-not-allowed"),
     "a method in small letters": (b"get /v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 405, "method-not-allowed"),
@@ -33,7 +34,8 @@ PROBLEMS = {
     "a length whose name ends in a space": (POST + b"Content-Length : 3\r\n\r\nabc", 400, "bad-request"),
     "a header's name with a slash": (GET + b"A/B: c\r\n\r\n", 400, "bad-request"),
     "a first header that goes on": (b"GET /v1/kinds HTTP/1.1\r\n A: b\r\n" + HOST + b"\r\n", 400, "bad-request"),
-    "chunks in HTTP/1.0": (b"POST /v1/jobs HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 400, "bad-request"),
+    "chunks in HTTP/1.0": (b"POST /v1/jobs HTTP/1.0\r\n" + HOST +
+                           b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 400, "bad-request"),
     "a length beyond the limit": (POST + b"Content-Length: 9223372036854775807\r\n\r\n", 413, "body-too-large"),
     "a long path": (b"GET /" + b"a" * 16384 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "uri-too-long"),
     "a longer one": (b"GET /?" + b"a" * 60000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "uri-too-long"),
@@ -50,22 +52,35 @@ def shapes():
     without CR, a control character, in each of the headers that determine how a request is read.
     """
     length = b"%d" % len(NEXT)
-    for name, value in ((b"Content-Length", length), (b"Transfer-Encoding", b"chunked"), (b"Host", b"localhost"), (b"Authorization", b"Bearer mrt_0"), (b"X-Any", b"a")):
+    for name, value in ((b"Content-Length", length), (b"Transfer-Encoding", b"chunked"), (b"Host", b"localhost"),
+                        (b"Authorization", b"Bearer mrt_0"), (b"X-Any", b"a")):
         other = b"" if name == b"Host" else HOST
-        for what, lines in (("folded by a space", name + b":\r\n " + value + b"\r\n"), ("folded by a tab", name + b":\r\n\t" + value + b"\r\n"),
-                            ("folded after its value", name + b": " + value + b"\r\n 1\r\n"), ("folded with nothing", name + b": " + value + b"\r\n \r\n"),
-                            ("folded twice", name + b":\r\n \r\n " + value + b"\r\n"), ("folded, another behind it", name + b":\r\n " + value + b"\r\nX-B: c\r\n"),
-                            ("a byte 0 in its value", name + b": " + value[:1] + b"\0" + value[1:] + b"\r\n"), ("a byte 0 before its value", name + b": \0" + value + b"\r\n"),
-                            ("a byte 0 behind its value", name + b": " + value + b"\0\r\n"), ("a byte 0 and more", name + b": " + value + b"\0 57\r\n"),
-                            ("bytes 0 alone", name + b": \0\0\r\n"), ("a byte 0 before its name", b"\0" + name + b": " + value + b"\r\n"),
-                            ("a line end without CR", name + b": " + value + b"\n"), ("a CR alone", name + b": " + value + b"\rX-B: c\r\n"),
-                            ("CR CR LF", name + b": " + value + b"\r\r\n"), ("a vertical tab", name + b": " + value + b"\x0b\r\n"),
+        for what, lines in (("folded by a space", name + b":\r\n " + value + b"\r\n"),
+                            ("folded by a tab", name + b":\r\n\t" + value + b"\r\n"),
+                            ("folded after its value", name + b": " + value + b"\r\n 1\r\n"),
+                            ("folded with nothing", name + b": " + value + b"\r\n \r\n"),
+                            ("folded twice", name + b":\r\n \r\n " + value + b"\r\n"),
+                            ("folded, another behind it", name + b":\r\n " + value + b"\r\nX-B: c\r\n"),
+                            ("a byte 0 in its value", name + b": " + value[:1] + b"\0" + value[1:] + b"\r\n"),
+                            ("a byte 0 before its value", name + b": \0" + value + b"\r\n"),
+                            ("a byte 0 behind its value", name + b": " + value + b"\0\r\n"),
+                            ("a byte 0 and more", name + b": " + value + b"\0 57\r\n"),
+                            ("bytes 0 alone", name + b": \0\0\r\n"),
+                            ("a byte 0 before its name", b"\0" + name + b": " + value + b"\r\n"),
+                            ("a line end without CR", name + b": " + value + b"\n"),
+                            ("a CR alone", name + b": " + value + b"\rX-B: c\r\n"),
+                            ("CR CR LF", name + b": " + value + b"\r\r\n"),
+                            ("a vertical tab", name + b": " + value + b"\x0b\r\n"),
                             ("a delete", name + b": " + value + b"\x7f\r\n")):
-            for method, place in ((b"GET /v1/kinds", other + lines), (b"GET /v1/kinds", lines + other), (b"POST /v1/jobs", other + lines + b"X-C: d\r\n")):
+            for method, place in ((b"GET /v1/kinds", other + lines), (b"GET /v1/kinds", lines + other),
+                                  (b"POST /v1/jobs", other + lines + b"X-C: d\r\n")):
                 yield f"{name.decode()}: {what}", method + b" HTTP/1.1\r\n" + place + b"\r\n"
-    for what, head in (("a byte 0 in the target", b"GET /v1/kinds\0/more HTTP/1.1\r\n" + HOST + b"\r\n"), ("a byte 0 alone in a line", GET + b"\0\r\n\r\n"),
-                       ("a line that begins with a byte 0", GET + b"\0X: y\r\n\r\n"), ("a first line without CR", b"GET /v1/kinds HTTP/1.1\n" + HOST + b"\r\n"),
-                       ("an empty line without CR", GET + b"\n"), ("no CR at all", b"GET /v1/kinds HTTP/1.1\nHost: localhost\n\n")):
+    for what, head in (("a byte 0 in the target", b"GET /v1/kinds\0/more HTTP/1.1\r\n" + HOST + b"\r\n"),
+                       ("a byte 0 alone in a line", GET + b"\0\r\n\r\n"),
+                       ("a line that begins with a byte 0", GET + b"\0X: y\r\n\r\n"),
+                       ("a first line without CR", b"GET /v1/kinds HTTP/1.1\n" + HOST + b"\r\n"),
+                       ("an empty line without CR", GET + b"\n"),
+                       ("no CR at all", b"GET /v1/kinds HTTP/1.1\nHost: localhost\n\n")):
         yield what, head
 
 
@@ -92,7 +107,8 @@ PAGES = {
 def is_page(answer):
     """Whether an answer is the library's own: one of the documented statuses, and no media type."""
     head = answer.split(b"\r\n\r\n", 1)[0]
-    return status_of(answer) in (400, 413, 414, 431, 500, 505) and b"\r\ncontent-type:" not in head.lower() and b"\r\nConnection: close" in head
+    return status_of(answer) in (400, 413, 414, 431, 500,
+                                 505) and b"\r\ncontent-type:" not in head.lower() and b"\r\nConnection: close" in head
 
 
 @test("malformed requests are refused with a problem document, and the connection is closed")
@@ -115,7 +131,8 @@ def two_readings(daemon):
     for what, head in shapes():
         answer = raw(daemon, head + NEXT, half_close=True)
         same(status_of(answer), 400, f"status of {what}, {head!r}")
-        assert b"HTTP/1.1 2" not in answer and b'"removed"' not in answer, f"{what}, {head!r}: the bytes after it were run: {answer!r}"
+        assert (b"HTTP/1.1 2" not in answer
+                and b'"removed"' not in answer), f"{what}, {head!r}: the bytes after it were run: {answer!r}"
         assert b"\r\nConnection: close" in answer, f"{what}: {answer[:300]!r}"
         count += 1
     assert count > 200, count
@@ -146,12 +163,15 @@ def pages(daemon):
 
 @test("a target may be an absolute URL; its host counts, whatever Host says")
 def absolute(daemon):
-    for target, host, status in ((b"http://localhost/v1/kinds", b"evil.example", 200), (b"HTTP://127.0.0.1:1/v1/kinds", b"localhost", 200),
+    for target, host, status in ((b"http://localhost/v1/kinds", b"evil.example", 200),
+                                 (b"HTTP://127.0.0.1:1/v1/kinds", b"localhost", 200),
                                  (b"http://localhost", b"localhost", 200), (b"http://localhost?a=b", b"localhost", 400),
-                                 (b"http://evil.example/v1/kinds", b"localhost", 421), (b"http://evil.example/livez", b"localhost", 200)):
+                                 (b"http://evil.example/v1/kinds", b"localhost", 421),
+                                 (b"http://evil.example/livez", b"localhost", 200)):
         answer = raw(daemon, b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
         same(status_of(answer), status, f"status of {target!r} at {host!r}")
-    assert b'"kinds"' in raw(daemon, b"GET http://localhost/v1/kinds HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    assert (b'"kinds"' in raw(daemon, b"GET http://localhost/v1/kinds HTTP/1.1\r\n" + HOST +
+                              b"Connection: close\r\n\r\n"))
 
 
 def answers_of(data):
@@ -185,8 +205,10 @@ def mutant(rng, seeds):
         elif way == 1:
             del request[at:at + rng.randrange(1, 12)]
         elif way == 2:
-            request[at:at] = rng.choice([b"\r\n", b"\n", b"\r", b" ", b":", b"%00", b"a" * rng.randrange(1, 40000), b"Content-Length: 3\r\n",
-                                         b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"HTTP/1.1", b"\x00"])
+            request[at:at] = rng.choice([b"\r\n", b"\n", b"\r", b" ", b":", b"%00", b"a" * rng.randrange(1, 40000),
+                                         b"Content-Length: 3\r\n",
+                                         b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"HTTP/1.1",
+                                         b"\x00"])
         elif way == 3:
             request[at:at] = request[at:at + rng.randrange(1, 60)]
         elif way == 4:
@@ -202,10 +224,14 @@ def mutant(rng, seeds):
 def mutants(daemon):
     rng = random.Random(20261122)
     body = scans.radial(seed=5).bytes(daemon.state)[:300]
-    seeds = [GET + b"Accept: */*\r\n\r\n", POST + b"Content-Length: 300\r\nPrefer: wait=1\r\n\r\n" + body, CHUNKED + b"12c\r\n" + body + b"\r\n0\r\nA: b\r\n\r\n",
-             b"GET /v1/jobs?limit=5&state=queued HTTP/1.1\r\n" + HOST + b"If-None-Match: \"a\"\r\nRange: bytes=0-5\r\n\r\n",
-             b"POST /v1/uploads?kind=recon HTTP/1.1\r\n" + HOST + b"Tus-Resumable: 1.0.0\r\nUpload-Length: 10\r\nContent-Length: 0\r\n\r\n",
-             b"DELETE /v1/jobs?older=100 HTTP/1.1\r\n" + HOST + b"\r\n" + GET + b"\r\n", b"OPTIONS /v1/uploads HTTP/1.0\r\n\r\n"]
+    seeds = [GET + b"Accept: */*\r\n\r\n", POST + b"Content-Length: 300\r\nPrefer: wait=1\r\n\r\n" + body,
+             CHUNKED + b"12c\r\n" + body + b"\r\n0\r\nA: b\r\n\r\n",
+             b"GET /v1/jobs?limit=5&state=queued HTTP/1.1\r\n" + HOST +
+             b"If-None-Match: \"a\"\r\nRange: bytes=0-5\r\n\r\n",
+             b"POST /v1/uploads?kind=recon HTTP/1.1\r\n" + HOST +
+             b"Tus-Resumable: 1.0.0\r\nUpload-Length: 10\r\nContent-Length: 0\r\n\r\n",
+             b"DELETE /v1/jobs?older=100 HTTP/1.1\r\n" + HOST + b"\r\n" + GET + b"\r\n",
+             b"OPTIONS /v1/uploads HTTP/1.0\r\n\r\n"]
     seen = {}
     for i in range(1000):
         request = mutant(rng, seeds)

@@ -13,7 +13,8 @@ PAGES = ("mrirecon.1", "mrirecond.conf.5", "mrirecond.8")
 
 
 def said(program, *words):
-    return subprocess.run([os.path.join(BIN, program), *words], capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run([os.path.join(BIN, program), *words], capture_output=True, text=True, check=True,
+                          timeout=120).stdout
 
 
 def page(name):
@@ -47,7 +48,8 @@ def daemon():
     told = set(re.findall(r"^\.(?:B|BI|BR) (--[a-z-]+)", page("mrirecond.8").split(".SH OPTIONS")[1], re.M))
     same(wanted - told, set(), "options that the page leaves out")
     configured = {"--" + key for key in re.findall(r"^#([a-z][a-z-]*) =", said("mrirecond", "--sample-config"), re.M)}
-    same(options(page("mrirecond.8")) - options(usage) - configured - options(said("mrirecon", "simulate", "--help")) - {"--out"}, set(),
+    same(options(page("mrirecond.8")) - options(usage) - configured - options(said("mrirecon", "simulate",
+                                                                                   "--help")) - {"--out"}, set(),
          "options that there are not")
 
 
@@ -56,13 +58,16 @@ def command():
     text, general, simulator = page("mrirecon.1"), said("mrirecon", "--help"), said("mrirecon", "simulate", "--help")
     commands = set(re.findall(r"^  ([\w-]+)  ?", general.split("Options:")[0], re.M)) | {"help"}
     assert len(commands) > 10, commands
-    same(set(re.findall(r"^\.TP\n\.(?:B|BI|BR) ([\w-]+)", text.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0], re.M)), commands, "commands")
+    same(set(re.findall(r"^\.TP\n\.(?:B|BI|BR) ([\w-]+)", text.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0], re.M)),
+         commands, "commands")
     listed, simulated = text.split(".SH OPTIONS")[1].split(".SH ENVIRONMENT")[0].split(".SS Options of simulate")
     heads = r"^\.TP\n\.(?:B|BI|BR) (--[a-z-]+)"
-    same(set(re.findall(heads, listed, re.M)), options(general.split("Options:")[1].split("A first")[0]) | {"--help", "--version"}, "options")
+    same(set(re.findall(heads, listed, re.M)), options(general.split("Options:")[1].split("A first")[0]) |
+         {"--help", "--version"}, "options")
     same(set(re.findall(heads, simulated, re.M)), options(simulator.split("\n\n")[1]), "options of simulate")
     for name, default in re.findall(r"^  (--[a-z-]+) .* \((.+)\)$", simulator, re.M):
-        assert re.search(rf'^\.BR {name} .*\({re.escape(default)}\)"$', simulated, re.M), f"the default of {name} is {default}"
+        assert re.search(rf'^\.BR {name} .*\({re.escape(default)}\)"$', simulated,
+                         re.M), f"the default of {name} is {default}"
     for status in ("0", "1", "2", "130"):
         assert f".B {status}\n" in text.split(".SH EXIT STATUS")[1], f"no exit status {status}"
 
@@ -88,7 +93,8 @@ def installed():
         if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so"):
             with open(f"{BUILD}/flags/nvcc") as file:
                 flags = file.read()
-                cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", flags)), "NVCC_OPTIMIZE=" + re.search(r" (-O\d.*?) -I\.", flags).group(1)]
+                cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", flags)), "NVCC_OPTIMIZE=" +
+                        re.search(r" (-O\d.*?) -I\.", flags).group(1)]
         make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda]
         built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 
@@ -104,8 +110,10 @@ def installed():
             if name.endswith(".md"):
                 with open(f"{root}/{name}") as file:
                     for link in re.findall(r"\]\(([^):#]+)\)", file.read()):
-                        assert os.path.exists(os.path.join(root, os.path.dirname(name), link)), f"{name} links to {link}, which is not installed"
-        for name in ("docs/operations.md", "clients/monitoring/alerts.yml", "clients/monitoring/grafana.json", "docs/openapi.yaml"):
+                        assert os.path.exists(os.path.join(root, os.path.dirname(name),
+                                                           link)), f"{name} links to {link}, which is not installed"
+        for name in ("docs/operations.md", "clients/monitoring/alerts.yml", "clients/monitoring/grafana.json",
+                     "docs/openapi.yaml"):
             assert os.path.getsize(f"{doc}/{name}") > 1000, f"{name} is not installed"
         subprocess.run([*make, "uninstall"], check=True, capture_output=True, timeout=120)
         same(files(), {"etc/mrirecond/mrirecond.conf"}, "files that are left")

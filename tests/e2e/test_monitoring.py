@@ -18,14 +18,17 @@ import scans
 from harness import ROOT, SLOW, Daemon, main, same, skip, test, wait_until
 
 MONITORING = os.path.join(ROOT, "clients", "monitoring")
-PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")), os.environ["PATH"]])
+PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")),
+                          os.environ["PATH"]])
 # Counters by reason or place that a healthy daemon has not incremented yet, and those that exist only on a machine with
 # a GPU.
-UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total", "mrirecond_jobs_put_back_total",
-          "mrirecond_gpu_memory_used_bytes", "mrirecond_gpu_memory_total_bytes"}
+UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total",
+          "mrirecond_jobs_put_back_total", "mrirecond_gpu_memory_used_bytes", "mrirecond_gpu_memory_total_bytes"}
 # The first values that an operator looks at; each has a panel whose colour shows whether it is good.
-WATCHED = ("mrirecond_queue_held", "mrirecond_workers_resting", "mrirecond_gpu_errors_total", "mrirecond_gpu_fallback_jobs_total",
-           "mrirecond_tls_certificate_expiry_timestamp_seconds", "mrirecond_kept_results_bytes", "mrirecond_kept_scans_bytes", "mrirecond_gpu_memory_used_bytes",
+WATCHED = ("mrirecond_queue_held", "mrirecond_workers_resting", "mrirecond_gpu_errors_total",
+           "mrirecond_gpu_fallback_jobs_total",
+           "mrirecond_tls_certificate_expiry_timestamp_seconds", "mrirecond_kept_results_bytes",
+           "mrirecond_kept_scans_bytes", "mrirecond_gpu_memory_used_bytes",
            "mrirecond_disk_free_bytes", "mrirecond_spool_free_bytes", "mrirecond_workers_ready")
 
 
@@ -64,7 +67,8 @@ def described(daemon):
 def known(daemon):
     there = described(daemon)
     assert UNSEEN <= there, UNSEEN - there
-    names = {re.sub(r"_(bucket|sum|count)$", "", name) for _, text in expressions() for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
+    names = {re.sub(r"_(bucket|sum|count)$", "", name) for _, text in expressions()
+             for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
     same(names - there, set(), "metrics that are not there")
 
 
@@ -73,14 +77,17 @@ def panels():
     with open(os.path.join(MONITORING, "grafana.json")) as file:
         found = json.load(file)["panels"]
     same(len({panel["id"] for panel in found}), len(found), "different ids of panels")
-    taken = [(x, y) for panel in found for place in [panel["gridPos"]] for x in range(place["x"], place["x"] + place["w"])
+    taken = [(x, y) for panel in found for place in [panel["gridPos"]]
+             for x in range(place["x"], place["x"] + place["w"])
              for y in range(place["y"], place["y"] + place["h"])]
     same(len(set(taken)), len(taken), "places that no two panels share")
     assert max(x for x, _ in taken) < 24, "a panel extends beyond the edge"
     for name in WATCHED:
         steps = [panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in found
-                 if "thresholds" in panel["fieldConfig"]["defaults"] and any(name in target["expr"] for target in panel["targets"])]
-        assert any({"red", "orange"} & {step["color"] for step in colours} for colours in steps), f"no panel with thresholds for {name}"
+                 if "thresholds" in panel["fieldConfig"]["defaults"]
+                 and any(name in target["expr"] for target in panel["targets"])]
+        assert any({"red", "orange"} & {step["color"] for step in colours}
+                   for colours in steps), f"no panel with thresholds for {name}"
         for colours in steps:
             values = [step["value"] for step in colours]
             assert values[0] is None and values[1:] == sorted(values[1:]), (name, values)
@@ -98,7 +105,8 @@ def rules(daemon):
     promtool("check", "rules", "alerts.yml")
     promtool("check", "config", "prometheus.yml")
     promtool("test", "rules", "alerts.test.yml")
-    with open(os.path.join(MONITORING, "alerts.yml")) as alerts, open(os.path.join(MONITORING, "alerts.test.yml")) as tests:
+    with open(os.path.join(MONITORING,
+                           "alerts.yml")) as alerts, open(os.path.join(MONITORING, "alerts.test.yml")) as tests:
         fired = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts:", tests.read()))
         same(set(re.findall(r"alert: (\w+)", alerts.read())), fired, "alerts, and those that a test has fire")
 
@@ -107,7 +115,8 @@ def rules(daemon):
 def from_zero():
     with Daemon(devices="cpu") as fresh:
         there = {name.split("{")[0] for name in fresh.metrics()}
-        asked = {name for place, text in expressions() if place.startswith("alert") for name in re.findall(r"increase\((\w+)", text)}
+        asked = {name for place, text in expressions() if place.startswith("alert")
+                 for name in re.findall(r"increase\((\w+)", text)}
         assert len(asked) >= 4, asked
         same(asked - there, {"mrirecond_gpu_errors_total"}, "missing ones")  # GPU metrics: tests/unit/test_metrics.c
 
@@ -122,7 +131,8 @@ def scrape(daemon):
         with open(os.path.join(folder, "prometheus.yml"), "w") as file:
             file.write(config)
         log = open(os.path.join(folder, "log"), "w")
-        process = subprocess.Popen([tool("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+        process = subprocess.Popen([tool("prometheus"), f"--config.file={folder}/prometheus.yml",
+                                    f"--storage.tsdb.path={folder}/data",
                                     "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log)
         try:
             def address():
@@ -151,7 +161,8 @@ def scrape(daemon):
 
             get("/-/ready")
             same(daemon.run(scan(daemon))["state"], "succeeded")
-            asked = {(place, name) for place, text in expressions() for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
+            asked = {(place, name) for place, text in expressions()
+                     for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
 
             def missing():
                 # A scrape that takes longer than its second counts as failed, and hides all metrics until the next.
@@ -166,7 +177,8 @@ def scrape(daemon):
             for _, text in expressions():
                 ask(text)  # fails if the expression does
             groups = json.loads(get("/api/v1/rules"))["data"]["groups"]
-            same({rule["health"] for group in groups for rule in group["rules"]} - {"unknown"}, {"ok"}, "health of the rules")
+            same({rule["health"] for group in groups for rule in group["rules"]} - {"unknown"}, {"ok"},
+                 "health of the rules")
         finally:
             process.terminate()
             process.wait()

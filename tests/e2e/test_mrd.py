@@ -26,7 +26,8 @@ def body(daemon):
     plain = b"".join(scan.messages())
     config = struct.pack("<H1024s", mrd.CONFIG_FILE, b"default.xml")
     waveform = struct.pack("<H", mrd.WAVEFORM) + bytes(28) + struct.pack("<HH", 3, 2) + bytes(8) + bytes(4 * 6)
-    for what, content in (("plain", plain), ("configured", config + plain), ("waveforms", plain[:-2] + waveform + plain[-2:])):
+    for what, content in (("plain", plain), ("configured", config + plain),
+                          ("waveforms", plain[:-2] + waveform + plain[-2:])):
         assert np.array_equal(npy_of(daemon, daemon.run(content, query)), expected), what
     pieces = iter([config, *scan.messages()])
     answer = daemon.request("POST", f"/v1/jobs?{query}", pieces, {"Content-Type": "application/x-ismrmrd"})
@@ -38,14 +39,16 @@ def result(daemon):
     scan = scans.radial(coils=2)
     job = daemon.run(b"".join(scan.messages()), "kind=recon&output=complex&coils=none")
     expected = npy_of(daemon, job)
-    answer = daemon.get(f"/v1/jobs/{job['id']}/results/image", Accept="application/x-ismrmrd").expect(200, "application/x-ismrmrd")
+    answer = daemon.get(f"/v1/jobs/{job['id']}/results/image",
+                        Accept="application/x-ismrmrd").expect(200, "application/x-ismrmrd")
     same(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=mrd").expect(200).body, answer.body, "by ?format=")
     (first, xml), *images = mrd.of_bytes(answer.body)
     same(first, mrd.HEADER, "first message")
     assert b"<ismrmrdHeader" in xml, xml[:200]
     same(len(images), expected.shape[0], "images")
     for (number, (head, pixels)), frame in zip(images, expected):
-        same((number, int(head["data_type"]), int(head["image_type"])), (mrd.IMAGE, 7, 5), "number, type of data and of image")
+        same((number, int(head["data_type"]), int(head["image_type"])), (mrd.IMAGE, 7, 5),
+             "number, type of data and of image")
         assert np.array_equal(pixels, frame), "different pixels"
 
 

@@ -77,8 +77,10 @@ def early(daemon):
     after = daemon.job(newest(daemon)["id"])
     before = daemon.job(before["id"])
     same({result["name"] for result in after["results"]}, {result["name"] for result in before["results"]}, "results")
-    same([entry["what"] for entry in after["report"]["decisions"]], [entry["what"] for entry in before["report"]["decisions"]], "decisions")
-    same(mrd.of_bytes(daemon.get(f"/v1/jobs/{after['id']}/results/image?format=mrd").expect(200).body)[0][0], mrd.HEADER, "first message of the result")
+    same([entry["what"] for entry in after["report"]["decisions"]],
+         [entry["what"] for entry in before["report"]["decisions"]], "decisions")
+    same(mrd.of_bytes(daemon.get(f"/v1/jobs/{after['id']}/results/image?format=mrd").expect(200).body)[0][0],
+         mrd.HEADER, "first message of the result")
 
 
 @test("images of repetitions that are complete come while later ones are still to be sent, and are those of the whole scan")
@@ -95,7 +97,8 @@ def inline(daemon):
         assert index == 2 and np.array_equal(pixels, truth[1]), "the second image"
         check(session.send(*MESSAGES[2 + 62 + 5:]).images(), truth, 3)
     job = daemon.job(newest(daemon)["id"])
-    same((job["state"], job["report"]["images_ahead"] >= 2), ("succeeded", True), "state, and images that were made ahead")
+    same((job["state"], job["report"]["images_ahead"] >= 2), ("succeeded", True),
+         "state, and images that were made ahead")
 
 
 @test("a worker that is killed after the first image: the job runs again, and no image is sent twice")
@@ -157,13 +160,16 @@ def slices(daemon):
     order = np.arange(len(scan.heads)) // 31
     scan.heads["idx"]["repetition"] = order % 2
     scan.heads["idx"]["slice"] = order // 2
-    scan.xml = scan.xml.replace("<encodingLimits/>", "<encodingLimits><slice><minimum>0</minimum><maximum>1</maximum><center>0</center></slice></encodingLimits>")
+    scan.xml = scan.xml.replace("<encodingLimits/>",
+                                "<encodingLimits><slice><minimum>0</minimum><maximum>1</maximum><center>0</center></slice></encodingLimits>")
     truth = expected(daemon, scan)
     with mrd.Session(daemon) as session:
         found = session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *scan.messages()).images()
-    same([(int(head["repetition"]), int(head["slice"])) for head, _ in found], [(0, 0), (0, 1), (1, 0), (1, 1)], "places")
+    same([(int(head["repetition"]), int(head["slice"])) for head, _ in found], [(0, 0), (0, 1), (1, 0), (1, 1)],
+         "places")
     for head, pixels in found:
-        assert np.array_equal(pixels[:, 0], truth[head["repetition"]][:, head["slice"]]), f"other pixels in image {head['index']}"
+        assert np.array_equal(pixels[:, 0],
+                              truth[head["repetition"]][:, head["slice"]]), f"other pixels in image {head['index']}"
 
 
 @test("a job that is canceled after its first image: that image, whole, and a text")

@@ -176,7 +176,8 @@ def slow(daemon):
         assert np.array_equal(np.load(io.BytesIO(body)), truth), "other pixels"
     whole = b"".join(MESSAGES)
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=120) as connection:
-        head = f"POST /v1/jobs?{QUERY} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(whole)}\r\n\r\n"
+        head = (f"POST /v1/jobs?{QUERY} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                f"Content-Length: {len(whole)}\r\n\r\n")
         connection.sendall(head.encode() + whole[:6000])
         read_ahead(daemon)
         connection.sendall(whole[6000:])
@@ -297,9 +298,11 @@ def dropped():
         with Post(daemon, Idempotency_Key="scan-1") as post:
             post.send(*MESSAGES[:12])
             read_ahead(daemon)
-            same(daemon.submit(b"".join(MESSAGES), QUERY, Idempotency_Key="scan-1").status, 409, "status of a key in use")
+            same(daemon.submit(b"".join(MESSAGES), QUERY, Idempotency_Key="scan-1").status, 409,
+                 "status of a key in use")
             status, headers, _ = post.send(*MESSAGES[12:]).end()
-            same((status, headers.get("idempotency-replayed"), headers["x-job-id"]), (202, "true", first["id"]), "answer to a repeated scan")
+            same((status, headers.get("idempotency-replayed"), headers["x-job-id"]), (202, "true", first["id"]),
+                 "answer to a repeated scan")
         forgotten(daemon)
         same(count_of(daemon), 1, "jobs")
         same([name for name in daemon.files() if name.endswith(".part")], [], "files that were begun")
@@ -337,7 +340,8 @@ def wrong(daemon):
                 read_ahead(daemon)
             return accepted(daemon, post.send(*sent[12:]))
     same(outcome(MESSAGES[:-1])["state"], "succeeded", "state of a stream without CLOSE")
-    assert np.array_equal(pixels_of(daemon, outcome([*MESSAGES, b"more"])), pixels_of(daemon, outcome(MESSAGES))), "other pixels with bytes behind CLOSE"
+    assert np.array_equal(pixels_of(daemon, outcome([*MESSAGES, b"more"])),
+                          pixels_of(daemon, outcome(MESSAGES))), "other pixels with bytes behind CLOSE"
     check_problem(outcome([*MESSAGES[:20], MESSAGES[20][:77]])["error"], "truncated-file")
     check_problem(outcome([*MESSAGES[:20], struct.pack("<H", 4711), *MESSAGES[20:]])["error"], "malformed-file")
     damaged = outcome([mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:]], ahead=False)

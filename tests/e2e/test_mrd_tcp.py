@@ -62,7 +62,8 @@ def gadgetron(daemon):
             same((int(head["data_type"]), int(head["image_type"])), (7, 5), "type of data and of image")
             assert np.array_equal(pixels, frame), "other pixels"
     job = daemon.job(newest(daemon)["id"])
-    same((job["kind"], job["state"], job["client"], job["parameters"]["output"]), ("recon", "succeeded", "127.0.0.1", "complex"), "job")
+    same((job["kind"], job["state"], job["client"], job["parameters"]["output"]),
+         ("recon", "succeeded", "127.0.0.1", "complex"), "job")
     waited = wait_until(lambda: ended(daemon, "answered") >= 2, "the count of sessions")
     assert waited and daemon.metrics()["mrirecond_mrd_sessions"] >= 0
 
@@ -72,7 +73,8 @@ def pieces(daemon):
     truth = expected(daemon)
     waveform = struct.pack("<H", mrd.WAVEFORM) + bytes(28) + struct.pack("<HH", 3, 2) + bytes(8) + bytes(4 * 6)
     header = mrd.text(mrd.HEADER, SCAN.xml.encode() + b"\0")
-    whole = b"".join([mrd.text(mrd.CONFIG_TEXT, QUERY + "\0"), header, waveform, *MESSAGES[1:-1], waveform, MESSAGES[-1]])
+    whole = b"".join([mrd.text(mrd.CONFIG_TEXT, QUERY + "\0"), header, waveform, *MESSAGES[1:-1], waveform,
+                      MESSAGES[-1]])
     for size in (len(whole), 1000, 7):
         with mrd.Session(daemon) as session:
             session.send(*(whole[at:at + size] for at in range(0, len(whole), size)))
@@ -86,7 +88,8 @@ def pieces(daemon):
 @test("FIRE and OpenRecon: parameters as JSON, also after the header, and the configuration that they name")
 def fire(daemon):
     truth = expected(daemon)
-    chosen = json.dumps({"version": "1.0", "parameters": {"config": "raw", "tolerance": 1e-3, "name": "knee & \"hip\""}})
+    chosen = json.dumps({"version": "1.0", "parameters": {"config": "raw", "tolerance": 1e-3,
+                                                          "name": "knee & \"hip\""}})
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("cine"), MESSAGES[0], mrd.text(mrd.TEXT, chosen + "\0"), *MESSAGES[1:])
         (_, pixels), = session.images()
@@ -94,9 +97,11 @@ def fire(daemon):
     job = daemon.job(newest(daemon)["id"])
     same((job["name"], float(job["parameters"]["tolerance"])), ('knee & "hip"', 1e-3), "name and tolerance")
     with mrd.Session(daemon) as session:
-        session.send(mrd.config_file("cine"), mrd.text(mrd.CONFIG_TEXT, '{"coils": "none", "output": "complex"}'), *MESSAGES).images()
+        session.send(mrd.config_file("cine"), mrd.text(mrd.CONFIG_TEXT, '{"coils": "none", "output": "complex"}'),
+                     *MESSAGES).images()
     job = daemon.job(newest(daemon)["id"])
-    same((job["name"], job["priority"], job["parameters"]["output"]), ("cine", "urgent", "complex"), "of the configuration, and the text")
+    same((job["name"], job["priority"], job["parameters"]["output"]), ("cine", "urgent", "complex"),
+         "of the configuration, and the text")
 
 
 @test("errors of a stream are answered at once as text, and create no job")
@@ -107,11 +112,14 @@ def refused(daemon):
     for what, sent, code, said in (
             ("a path", mrd.config_file("../../etc/passwd"), "bad-parameter", "raw, cine.xml, default"),
             ("a configuration that is none", mrd.config_file("\x1b[31mspiral"), "bad-parameter", "no configuration"),
-            ("a chain of gadgets", mrd.text(mrd.CONFIG_TEXT, "<gadgetronStreamConfiguration/>"), "bad-parameter", "gadgets"),
+            ("a chain of gadgets", mrd.text(mrd.CONFIG_TEXT, "<gadgetronStreamConfiguration/>"), "bad-parameter",
+             "gadgets"),
             ("a parameter that is none", mrd.text(mrd.CONFIG_TEXT, "spirals=7") + head, "unknown-parameter", "spirals"),
-            ("a value that is none", mrd.text(mrd.CONFIG_TEXT, '{"tolerance": "x"}') + head, "bad-parameter", "tolerance"),
+            ("a value that is none", mrd.text(mrd.CONFIG_TEXT, '{"tolerance": "x"}') + head, "bad-parameter",
+             "tolerance"),
             ("lists in JSON", mrd.text(mrd.CONFIG_TEXT, '{"a": ' + nested + "}"), "bad-parameter", "JSON"),
-            ("a long text", struct.pack("<HI", mrd.CONFIG_TEXT, 1 << 30) + b"a=" + bytes(20000), "limit-exceeded", "16384"),
+            ("a long text", struct.pack("<HI", mrd.CONFIG_TEXT, 1 << 30) + b"a=" + bytes(20000), "limit-exceeded",
+             "16384"),
             ("a kind that reads no streams", mrd.text(mrd.CONFIG_TEXT, "kind=nbody") + head, "bad-parameter", "nbody"),
             ("data before the header", acquisition, "malformed-file", "before its header"),
             ("a configuration behind the header", head + mrd.config_file("raw"), "malformed-file", "after its header"),
@@ -149,7 +157,8 @@ def broken(daemon):
             failure = session.failure()
         assert failure.startswith("truncated-file: ") and "without CLOSE" in failure, failure
         job = daemon.job(newest(daemon)["id"])
-        same((job["state"], job["error"]["code"], job["bytes"]), ("failed", "truncated-file", sum(map(len, cut))), "job")
+        same((job["state"], job["error"]["code"], job["bytes"]), ("failed", "truncated-file", sum(map(len, cut))),
+             "job")
     before = count_of(daemon)
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("raw"), MESSAGES[0]).socket.shutdown(1)
@@ -167,7 +176,8 @@ def left():
                 wait_until(lambda: count_of(daemon) == 1, "the job")
             stays = mrd.Session(daemon).send(mrd.config_file("raw"), *MESSAGES)
             receiving = mrd.Session(daemon).send(mrd.config_file("raw"), *MESSAGES[:4])
-            wait_until(lambda: count_of(daemon) == 2 and any(name.endswith(".part") for name in daemon.files()), "all three sessions")
+            wait_until(lambda: count_of(daemon) == 2 and any(name.endswith(".part") for name in daemon.files()),
+                       "all three sessions")
             daemon.process.send_signal(signal.SIGTERM)
             with stays, receiving:
                 failure = receiving.failure()
@@ -177,7 +187,8 @@ def left():
             daemon.process.wait(120)
         daemon.restart()
         jobs = daemon.get("/v1/jobs").json()["jobs"]
-        same([daemon.finish(job["id"])["state"] for job in jobs], ["succeeded", "succeeded"], "states after the restart")
+        same([daemon.finish(job["id"])["state"] for job in jobs], ["succeeded", "succeeded"],
+             "states after the restart")
 
 
 @test("a stream is read while it arrives, with the same image; a job that arrives meanwhile runs first")
@@ -209,7 +220,8 @@ def killed():
             with mrd.Session(daemon) as done, mrd.Session(daemon) as half:
                 done.send(mrd.config_file("raw"), *MESSAGES)
                 half.send(mrd.config_file("raw"), *MESSAGES[:9])
-                wait_until(lambda: count_of(daemon) == 1 and any(name.endswith(".part") for name in daemon.files()), "both sessions")
+                wait_until(lambda: count_of(daemon) == 1 and any(name.endswith(".part") for name in daemon.files()),
+                           "both sessions")
                 daemon.kill()
         daemon.restart()
         (job,) = daemon.get("/v1/jobs").json()["jobs"]
@@ -247,25 +259,31 @@ def limits():
 def mutated():
     figures, wrong = mrd_streams.run(100, clients=4, seed=3)
     assert not wrong, wrong
-    same((figures["streams"], figures["decoder_deaths"]), (100, {"told to clients": {}, "logged": {}}), "streams, and decoders that died")
+    same((figures["streams"], figures["decoder_deaths"]), (100, {"told to clients": {}, "logged": {}}),
+         "streams, and decoders that died")
 
 
 @test("a start without what MRD needs is refused with the reason")
 def options():
     tokens = f"{FOLDER.name}/tokens"
-    subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", "a", "admin", "--tokens", tokens], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", "a", "admin", "--tokens", tokens], check=True,
+                   stdout=subprocess.DEVNULL)
     with open(f"{FOLDER.name}/bad", "w") as bad:
         bad.write("fine kind=recon\nspiral kind=recon&turns=7\n")
     for words, said in ((["--mrd-listen", "0.0.0.0:0"], "mrd-clients"),
                         (["--mrd-listen", "127.0.0.1:0", "--tokens", tokens], "tokens"),
                         (["--mrd-listen", "localhost"], "not an address"),
                         (["--mrd-listen", "127.0.0.1:0", "--mrd-clients", "scanner"], "mrd-clients"),
-                        (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/bad"], "bad:2: Kind recon has no parameter named"),
+                        (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/bad"],
+                         "bad:2: Kind recon has no parameter named"),
                         (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/none"], "cannot be read")):
-        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, *words], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, *words],
+                              capture_output=True, text=True)
         assert done.returncode == 2 and said in done.stderr, (words, done)
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, "--mrd-listen", "0.0.0.0:0",
-                           "--mrd-clients", "192.0.2.0/24", "--tokens", tokens, "--mrd-configs", CONFIGS], capture_output=True, text=True)
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, "--mrd-listen",
+                           "0.0.0.0:0",
+                           "--mrd-clients", "192.0.2.0/24", "--tokens", tokens, "--mrd-configs", CONFIGS],
+                          capture_output=True, text=True)
     same((done.returncode, done.stderr), (0, ""), "status and complaint of a sound configuration")
 
 

@@ -35,21 +35,25 @@ def cloud(count=60, box=2.0):
 
 
 def npz(position, velocity=None, mass=None, ids=None, box=None):
-    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids, "box": None if box is None else np.full(3, box)}
+    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids, "box": None if box is None
+              else np.full(3, box)}
     file = io.BytesIO()
     np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
     return file.getvalue()
 
 
-def gadget(position, velocity, mass, ids, box=0.0, version=1, order="<", kind="f4", types=(0, 20, 40, 0, 0, 0), table=(0,) * 6):
+def gadget(position, velocity, mass, ids, box=0.0, version=1, order="<", kind="f4", types=(0, 20, 40, 0, 0, 0),
+           table=(0,) * 6):
     """A snapshot; bodies of a type whose mass is in the header's table have none in the mass block."""
     def record(name, payload):
         head = b"" if version == 1 else struct.pack(order + "I4sII", 8, name.ljust(4), len(payload) + 8, 8)
         return head + struct.pack(order + "I", len(payload)) + payload + struct.pack(order + "I", len(payload))
-    header = struct.pack(order + "6I6d2d2i6I2i4d", *types, *table, 0.25, 0.0, 0, 0, *types, 0, 1, box, 0, 0, 0).ljust(256, b"\0")
+    header = struct.pack(order + "6I6d2d2i6I2i4d", *types, *table, 0.25, 0.0, 0, 0, *types, 0, 1, box, 0, 0,
+                         0).ljust(256, b"\0")
     of_type = np.repeat(np.arange(6), types)
     listed = mass[[table[t] == 0 for t in of_type]]
-    blocks = [(b"POS", position.astype(order + kind)), (b"VEL", velocity.astype(order + kind)), (b"ID", ids.astype(order + "u4"))]
+    blocks = [(b"POS", position.astype(order + kind)), (b"VEL", velocity.astype(order + kind)),
+              (b"ID", ids.astype(order + "u4"))]
     blocks += [(b"MASS", listed.astype(order + kind))] if len(listed) else []
     return record(b"HEAD", header) + b"".join(record(name, block.tobytes()) for name, block in blocks)
 
@@ -79,7 +83,8 @@ def direct(position, mass, softening):
 @test("forces in open space are the sum over all pairs, and the native file has GADGET's layout")
 def forces():
     position, velocity, mass, ids = cloud()
-    job = run(npz(position, velocity, mass, ids), "&softening=0.05&softening_form=plummer&results=particles,series,picture")
+    job = run(npz(position, velocity, mass, ids),
+              "&softening=0.05&softening_form=plummer&results=particles,series,picture")
     acceleration, potential = direct(position, mass, 0.05)
     got = table(job)
     same(got.shape, (60, 11), "table")
@@ -90,10 +95,12 @@ def forces():
     with h5py.File(io.BytesIO(result(job, "particles").expect(200, "application/x-hdf5").body)) as file:
         bodies = file["PartType1"]
         np.testing.assert_array_equal(bodies["ParticleIDs"][:], ids)
-        np.testing.assert_array_equal(np.column_stack([bodies["Coordinates"], bodies["Velocities"], bodies["Masses"], bodies["Acceleration"], bodies["Potential"]]), got)
+        np.testing.assert_array_equal(np.column_stack([bodies["Coordinates"], bodies["Velocities"], bodies["Masses"],
+                                                       bodies["Acceleration"], bodies["Potential"]]), got)
         same(list(file["Header"].attrs["NumPart_Total"]), [0, 60, 0, 0, 0, 0], "bodies of each type")
     series = np.load(io.BytesIO(result(job, "series").body))
-    np.testing.assert_allclose(series[0, 2:5], [(mass * (velocity ** 2).sum(1)).sum() / 2, (mass * potential).sum() / 2, series[0, 2] + series[0, 3]], rtol=1e-6)
+    np.testing.assert_allclose(series[0, 2:5], [(mass * (velocity ** 2).sum(1)).sum() / 2, (mass * potential).sum() / 2,
+                                                series[0, 2] + series[0, 3]], rtol=1e-6)
     np.testing.assert_allclose(series[0, 5:8], (mass[:, None] * velocity).sum(0), rtol=1e-12)
     lines = result(job, "series.csv").expect(200, "text/csv").body.decode().splitlines()
     same((lines[0], len(lines)), ("step,time,kinetic,potential,energy,px,py,pz,lx,ly,lz", 2), "csv")
@@ -107,11 +114,13 @@ def formats():
     position, velocity, mass = (a.astype(np.float32).astype(np.float64) for a in (position, velocity, mass))
     mass[:20] = 0.5
     names = "x,y,z,vx,vy,vz,mass,id\n"
-    rows = "".join(",".join(repr(float(n)) for n in (*p, *v, m)) + f",{i}\n" for p, v, m, i in zip(position, velocity, mass, ids))
+    rows = "".join(",".join(repr(float(n)) for n in (*p, *v, m)) + f",{i}\n" for p, v, m,
+                   i in zip(position, velocity, mass, ids))
     snapshot = io.BytesIO()
     with h5py.File(snapshot, "w") as file:
         header = file.create_group("Header").attrs
-        header["BoxSize"], header["Time"], header["MassTable"], header["NumFilesPerSnapshot"] = 2.0, 0.25, [0, 0.5, 0, 0, 0, 0], 1
+        header["BoxSize"], header["Time"], header["MassTable"], header["NumFilesPerSnapshot"] = 2.0, 0.25, [0, 0.5, 0,
+                                                                                                            0, 0, 0], 1
         for name, part in (("PartType1", slice(0, 20)), ("PartType2", slice(20, 60))):
             group = file.create_group(name)
             group["Coordinates"], group["Velocities"], group["ParticleIDs"] = position[part], velocity[part], ids[part]
@@ -120,15 +129,18 @@ def formats():
     numpy_table = io.BytesIO()
     np.save(numpy_table, np.column_stack([position, velocity, mass]))
     snapshots = [gadget(position, velocity, mass, ids, 2.0, version, order, kind, table=given)
-                 for version, order, kind, given in ((1, "<", "f4", (0,) * 6), (2, "<", "f8", (0, 0.5, 0, 0, 0, 0)), (1, ">", "f4", (0, 0.5, 0, 0, 0, 0)), (2, ">", "f4", (0,) * 6))]
+                 for version, order, kind, given in ((1, "<", "f4", (0,) * 6), (2, "<", "f8", (0, 0.5, 0, 0, 0, 0)),
+                                                     (1, ">", "f4", (0, 0.5, 0, 0, 0, 0)), (2, ">", "f4", (0,) * 6))]
     bodies = None
-    for body in (npz(position, velocity, mass, ids, 2.0), (names + rows).encode(), numpy_table.getvalue(), snapshot.getvalue(), *snapshots):
+    for body in (npz(position, velocity, mass, ids, 2.0), (names + rows).encode(), numpy_table.getvalue(),
+                 snapshot.getvalue(), *snapshots):
         job = run(body, "&box=2&g=1&softening=0.02&mesh=16")
         if bodies is None:
             bodies = table(job)
         np.testing.assert_array_equal(table(job), bodies)
     # Columns of integers, and IDs too large to be distinct as doubles.
-    whole = run(npz(np.rint(position * 50).astype("i2"), np.zeros((60, 3), "i1"), np.ones(60, ">u4"), ids + 2**60), "&softening=1")
+    whole = run(npz(np.rint(position * 50).astype("i2"), np.zeros((60, 3), "i1"), np.ones(60, ">u4"), ids + 2**60),
+                "&softening=1")
     with h5py.File(io.BytesIO(result(whole, "particles").body)) as file:
         np.testing.assert_array_equal(file["PartType1"]["ParticleIDs"][:], ids + 2**60)
         np.testing.assert_array_equal(file["PartType1"]["Coordinates"][:], np.rint(position * 50))
@@ -138,16 +150,19 @@ def formats():
     # The output is submitted as input; g and the box follow from the file.
     again = run(result(job, "particles").body, "&softening=0.02&mesh=16&g=1")
     np.testing.assert_array_equal(table(again), bodies)
-    assert any(d["what"] == "boundary" and d["value"] == "periodic" for d in again["report"]["decisions"]), again["report"]
+    assert any(d["what"] == "boundary" and d["value"] == "periodic"
+               for d in again["report"]["decisions"]), again["report"]
     told = run(snapshots[0], "&softening=0.02&mesh=16")
-    np.testing.assert_allclose(table(told)[:, 7:10], bodies[:, 7:10] * 43007.1, rtol=1e-6, atol=1e-6 * 43007.1 * np.abs(bodies[:, 7:10]).max())
+    np.testing.assert_allclose(table(told)[:, 7:10], bodies[:, 7:10] * 43007.1, rtol=1e-6,
+                               atol=1e-6 * 43007.1 * np.abs(bodies[:, 7:10]).max())
     assert any(d["what"] == "g" and "GADGET" in d["reason"] for d in told["report"]["decisions"]), told["report"]
 
 
 @test("a motion conserves energy and momentum, and reports both")
 def motion():
     position, _, mass, _ = cloud()
-    job = run(npz(position, None, mass, None, 2.0), "&steps=40&softening=0.1&mesh=16&results=series,particles&record=10")
+    job = run(npz(position, None, mass, None, 2.0),
+              "&steps=40&softening=0.1&mesh=16&results=series,particles&record=10")
     series = np.load(io.BytesIO(result(job, "series").body))
     same(list(series[:, 0]), [0, 10, 20, 30, 40], "steps recorded")
     report = job["report"]
@@ -170,7 +185,8 @@ def states_kept(own, job):
             data = file.read(8192)
     except FileNotFoundError:
         return 0
-    return max([struct.unpack_from("<Q", data, 4096 * slot + 8)[0] for slot in range(2) if len(data) >= 4096 * slot + 16], default=0)
+    return max([struct.unpack_from("<Q", data, 4096 * slot + 8)[0] for slot in range(2) if len(data) >= 4096 * slot +
+                16], default=0)
 
 
 def is_stopped(process):
@@ -214,8 +230,10 @@ def killed():
             wait_until(ends, "the end of the job")
             done = own.job(job["id"])
             same((done["state"], done["error"], done["attempts"]), ("succeeded", None, 2), "job")
-            same([d["value"] for d in done["report"]["decisions"] if d["what"] == "begin"], [f"step {EVERY}"], "decisions where to begin")
-            same({name: own.get(f"/v1/jobs/{job['id']}/results/{name}").expect(200).body for name in wanted}, wanted, "results")
+            same([d["value"] for d in done["report"]["decisions"] if d["what"] == "begin"], [f"step {EVERY}"],
+                 "decisions where to begin")
+            same({name: own.get(f"/v1/jobs/{job['id']}/results/{name}").expect(200).body for name in wanted}, wanted,
+                 "results")
             wait_until(lambda: not os.path.exists(checkpoint(own, job)), "the checkpoint's end")
 
 
@@ -225,7 +243,8 @@ LONG = "&steps=10000000&dt=1e-9&softening=0.1&mesh=16&record=100000&results=part
 @test("a canceled job stops within its step, and its checkpoint is removed")
 def canceled():
     position, _, mass, _ = cloud()
-    job = daemon().submit(npz(position, None, mass, None, 2.0), "kind=nbody" + LONG + "&checkpoint=3").expect(202).json()
+    job = daemon().submit(npz(position, None, mass, None, 2.0), "kind=nbody" + LONG +
+                          "&checkpoint=3").expect(202).json()
     step = wait_until(lambda: (s := daemon().job(job["id"])["step"]) and s["name"] == "move" and s, "step move")
     same((step["number"], step["steps"], step["unit"], step["iterations"]), (3, 4, "step", 10000000), "step")
     wait_until(lambda: states_kept(daemon(), job), "a checkpoint")
@@ -238,20 +257,26 @@ def canceled():
 def bad():
     position, velocity, mass, ids = cloud()
     body = npz(position, velocity, mass, ids)
-    for query, words in (("forces=direct&boundary=periodic", "open space"), ("law=cut", "reach"), ("reach=1", "reach"), ("dt=1", "steps=0"),
-                         ("forces=short&steps=5", "near pairs"), ("steps=5&softening=0", "dt"), ("boundary=open&box=1", "boundary=open"), ("forces=direct&mesh=16", "forces=direct")):
+    for query, words in (("forces=direct&boundary=periodic", "open space"), ("law=cut", "reach"), ("reach=1", "reach"),
+                         ("dt=1", "steps=0"),
+                         ("forces=short&steps=5", "near pairs"), ("steps=5&softening=0", "dt"),
+                         ("boundary=open&box=1", "boundary=open"), ("forces=direct&mesh=16", "forces=direct")):
         problem = daemon().submit(body, f"kind=nbody&{query}").problem(400, "bad-parameter")
         assert words in problem["detail"], problem
     assert "Pass box" in daemon().fails(body, "kind=nbody&boundary=periodic", "bad-parameter")["detail"]
     snapshot = gadget(position, velocity, mass, ids)
-    for damaged, code, words in ((snapshot[:300], "truncated-file", "POS"), (snapshot[:264] + struct.pack("<I", 700) + snapshot[268:], "malformed-file", "POS"),
-                                 (snapshot[:-60], "truncated-file", "MASS"), (snapshot[:4] + b"\0" * 256 + snapshot[260:], "malformed-file", "no bodies"),
-                                 (gadget(position * np.nan, velocity, mass, ids), "malformed-file", "Body 1:"), (gadget(position, velocity, -mass, ids), "malformed-file", "body 1 ")):
+    for damaged, code, words in ((snapshot[:300], "truncated-file", "POS"),
+                                 (snapshot[:264] + struct.pack("<I", 700) + snapshot[268:], "malformed-file", "POS"),
+                                 (snapshot[:-60], "truncated-file", "MASS"),
+                                 (snapshot[:4] + b"\0" * 256 + snapshot[260:], "malformed-file", "no bodies"),
+                                 (gadget(position * np.nan, velocity, mass, ids), "malformed-file", "Body 1:"),
+                                 (gadget(position, velocity, -mass, ids), "malformed-file", "body 1 ")):
         problem = daemon().fails(damaged, "kind=nbody", code)
         assert words in problem["detail"], (words, problem)
     assert "Line 3" in daemon().fails(b"x,y,z\n1,2,3\n1,2,a\n", "kind=nbody", "malformed-file")["detail"]
     assert "Masses" in daemon().fails(hdf5_without_masses(position), "kind=nbody", "malformed-file")["detail"]
-    assert "body 0" in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])), "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"]
+    assert ("body 0" in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])),
+                                       "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])
 
 
 def hdf5_without_masses(position):
@@ -266,10 +291,12 @@ def hdf5_without_masses(position):
 def simulated():
     def simulate(name, count):
         path = os.path.join(daemon().state, name)
-        subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", "--particles", name, "--points", str(count), "--out", path], check=True)
+        subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", "--particles", name, "--points", str(count), "--out",
+                        path], check=True)
         with open(path, "rb") as file:
             return file.read()
-    sphere = np.load(io.BytesIO(result(run(simulate("plummer", 2000), "&results=series&softening=0.01"), "series").body))[0]
+    sphere = np.load(io.BytesIO(result(run(simulate("plummer", 2000), "&results=series&softening=0.01"),
+                                       "series").body))[0]
     # 2 T / |W| = 1, within the noise of 2,000 bodies; W = 3 pi / 32 G M^2 / a, cut at 20 a.
     assert abs(2 * sphere[2] / -sphere[3] - 1) < 0.1, sphere
     assert abs(-sphere[3] / (3 * np.pi / 32 * 43007.1) - 1) < 0.1, sphere

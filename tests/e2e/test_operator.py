@@ -56,9 +56,11 @@ def names():
 
 @test("bidirectional characters in names are replaced, long names are cut, control characters are refused")
 def clean(daemon):
-    for sent, kept in (("a%E2%80%AEgnp.h5", "a???gnp.h5"), ("x" * 300, "x" * 200), ("x" * 199 + "%C3%A9", "x" * 199), ("x" * 198 + "%C3%A9", "x" * 198 + "\u00e9"),
+    for sent, kept in (("a%E2%80%AEgnp.h5", "a???gnp.h5"), ("x" * 300, "x" * 200), ("x" * 199 + "%C3%A9", "x" * 199),
+                       ("x" * 198 + "%C3%A9", "x" * 198 + "\u00e9"),
                        ("", ""), ("<b>\"&amp;", "<b>\"&amp;"), ("a%09b", None), ("a%0ab", None), ("%ff", None)):
-        answer = daemon.submit(body(daemon), f"kind=recon&name={sent.replace('&', '%26').replace('<', '%3C').replace('>', '%3E').replace(chr(34), '%22')}")
+        escaped = sent.replace("&", "%26").replace("<", "%3C").replace(">", "%3E").replace('"', "%22")
+        answer = daemon.submit(body(daemon), f"kind=recon&name={escaped}")
         if kept is None:
             answer.problem(400, "bad-request")
         else:
@@ -70,9 +72,12 @@ def names_of_uploads(daemon):
     def pair(key, text):
         return f"{key} {base64.b64encode(text.encode()).decode()}"
 
-    for query, metadata, name in (("", pair("filename", "scan.h5"), "scan.h5"), ("", "is_private," + pair("name", "knee.h5"), "knee.h5"),
-                                  ("&name=mine", pair("filename", "scan.h5"), "mine"), ("", pair("filetype", "x/y"), ""), ("", "filename", ""),
-                                  ("", "filename ,name !!", ""), ("", pair("filename", "a\nb\u202e"), "a?b???"), ("", None, "")):
+    for query, metadata, name in (("", pair("filename", "scan.h5"), "scan.h5"),
+                                  ("", "is_private," + pair("name", "knee.h5"), "knee.h5"),
+                                  ("&name=mine", pair("filename", "scan.h5"), "mine"),
+                                  ("", pair("filetype", "x/y"), ""), ("", "filename", ""),
+                                  ("", "filename ,name !!", ""), ("", pair("filename", "a\nb\u202e"), "a?b???"),
+                                  ("", None, "")):
         same(finished(daemon, created(daemon, query, metadata))["name"], name, f"name of {query!r} {metadata!r}")
 
 
@@ -87,7 +92,8 @@ def job_names():
                 daemon.finish(told["id"])
             if where == "log":
                 wait_until(lambda: daemon.read_log().count("doe-john") >= 2, "the names in the log")
-            same(daemon.read_log().count("doe-john"), 2 if where == "log" else 0, f"names in the log with job-names = {where}")
+            same(daemon.read_log().count("doe-john"), 2 if where == "log" else 0,
+                 f"names in the log with job-names = {where}")
             with open(os.path.join(daemon.state, "jobs.db-wal"), "rb") as file:
                 same(b"doe-john" in file.read(), where != "none", f"a name in the store with job-names = {where}")
 
@@ -121,9 +127,11 @@ def search():
     with Daemon(devices="cpu") as daemon:
         scan = body(daemon)
         for client_, name in (("mri1", "Knee-1.h5"), ("mri2", "knee-2.h5"), ("mri1", "hip%.h5"), ("mri2", "")):
-            told = daemon.submit(scan, f"kind=recon&name={name.replace('%', '%25')}", X_Mrirecond_Client=client_).expect(202).json()
+            told = daemon.submit(scan, f"kind=recon&name={name.replace('%', '%25')}",
+                                 X_Mrirecond_Client=client_).expect(202).json()
             same(daemon.finish(told["id"])["state"], "succeeded", "state")
-        failed = daemon.submit(scan, "kind=recon&group=nothing&name=knee-3.h5", X_Mrirecond_Client="mri1").expect(202).json()["id"]
+        failed = daemon.submit(scan, "kind=recon&group=nothing&name=knee-3.h5",
+                               X_Mrirecond_Client="mri1").expect(202).json()["id"]
         daemon.finish(failed)
 
         def found(query):
@@ -154,15 +162,19 @@ def search_of_others():
     with Guarded() as daemon:
         for who in ("submit", "other"):
             daemon.ended(daemon.job_of(who))
-        for who, wanted, seen in (("submit", "mri1", 1), ("submit", "mri2", 0), ("view", "mri1", 1), ("view", "mri2", 1), ("admin", "mri2", 1)):
-            same(len(daemon.as_(who, "GET", f"/v1/jobs?client={wanted}").json()["jobs"]), seen, f"jobs of {wanted} that {who} sees")
-        same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1, "jobs that are found by time")
+        for who, wanted, seen in (("submit", "mri1", 1), ("submit", "mri2", 0), ("view", "mri1", 1),
+                                  ("view", "mri2", 1), ("admin", "mri2", 1)):
+            same(len(daemon.as_(who, "GET", f"/v1/jobs?client={wanted}").json()["jobs"]), seen,
+                 f"jobs of {wanted} that {who} sees")
+        same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1,
+             "jobs that are found by time")
 
 
 @test("mrirecon list and show: filters, and columns that are aligned for any content")
 def shown():
     with Daemon(devices="cpu", job_names="jobs") as daemon:
-        long = daemon.submit(body(daemon), "kind=recon&name=" + "%C3%A9" * 30, X_Mrirecond_Client="c" * 40).expect(202).json()["id"]
+        long = daemon.submit(body(daemon), "kind=recon&name=" + "%C3%A9" * 30,
+                             X_Mrirecond_Client="c" * 40).expect(202).json()["id"]
         daemon.finish(long)
         failed = failed_job(daemon)
         lines = client(daemon, "list").stdout.splitlines()
@@ -173,11 +185,16 @@ def shown():
                 assert at == 0 or line[at - 1] == " ", f"{title} in {line!r}"
         at = lines[0].index("NAME")
         same([line[at:].split("  ")[0] for line in lines[1:]], ["", "\u00e9" * 30], "names")
-        assert lines[1].startswith(failed) and "bad-parameter: " in lines[1] and daemon.job(failed)["error"]["detail"] in lines[1], lines[1]
-        same([line[lines[0].index("SIZE") - 3:lines[0].index("SIZE") + 4].strip() for line in lines[1:]], ["87.3 kB"] * 2, "sizes")
-        for words, ids in ((("--state", "failed"), [failed]), (("--name", "\u00e9\u00e9"), [long]), (("--client", "c" * 40), [long]), (("--since", "1h"), [failed, long]),
-                           (("--since", "1h", "--limit", "1"), [failed]), (("--state", "queued"), []), (("--name", "&state=queued"), [])):
-            same([line.split()[0] for line in client(daemon, "list", *words).stdout.splitlines()[1:]], ids, f"what list {words} shows")
+        assert (lines[1].startswith(failed) and "bad-parameter: " in lines[1]
+                and daemon.job(failed)["error"]["detail"] in lines[1]), lines[1]
+        same([line[lines[0].index("SIZE") - 3:lines[0].index("SIZE") + 4].strip() for line in lines[1:]],
+             ["87.3 kB"] * 2, "sizes")
+        for words, ids in ((("--state", "failed"), [failed]), (("--name", "\u00e9\u00e9"), [long]),
+                           (("--client", "c" * 40), [long]), (("--since", "1h"), [failed, long]),
+                           (("--since", "1h", "--limit", "1"), [failed]), (("--state", "queued"), []),
+                           (("--name", "&state=queued"), [])):
+            same([line.split()[0] for line in client(daemon, "list", *words).stdout.splitlines()[1:]], ids,
+                 f"what list {words} shows")
         refused = client(daemon, "list", "--since", "yesterday", check=False)
         assert refused.returncode == 1 and "[bad-parameter]" in refused.stderr, refused.stderr
         job = client(daemon, "show", long).stdout.splitlines()
@@ -200,8 +217,10 @@ def status():
         rows = dict(re.findall(r"^(\S+(?: \d+)?)  +(.+)$", told, re.M))
         same((rows["ready"], rows["version"]), ("yes", fill(daemon)["version"]), "ready and version")
         same(rows["queue"], "0 waiting (urgent 0, normal 0, batch 0), at most 10000; 0 running", "queue")
-        assert re.match(r"[\d.]+ GB of [\d.]+ [GT]B free; uploads use 87.3 kB and may use [\d.]+ [GT]B more$", rows["disk"]), told
-        assert re.match(r"2 jobs \(1 succeeded, 1 failed, 0 canceled\): results [\d.]+ kB, 1 scans 87.3 kB$", rows["kept"]), told
+        assert re.match(r"[\d.]+ GB of [\d.]+ [GT]B free; uploads use 87.3 kB and may use [\d.]+ [GT]B more$",
+                        rows["disk"]), told
+        assert re.match(r"2 jobs \(1 succeeded, 1 failed, 0 canceled\): results [\d.]+ kB, 1 scans 87.3 kB$",
+                        rows["kept"]), told
         assert re.search(r"^ +at most [\d.]+ [GT]B, for 30 days$", told, re.M), told
         assert "cpu" in rows["worker 0"] and ", idle" in rows["worker 0"], told
         daemon.kill()
@@ -210,7 +229,8 @@ def status():
         daemon.submit(body(daemon), "kind=recon&priority=batch").expect(202)
         wait_until(lambda: fill(daemon)["queue"]["held"], "the queue to be held")
         told = client(daemon, "status").stdout
-        assert "1 waiting (urgent 0, normal 0, batch 1)" in told and "none is started" in told and "the oldest has waited since 20" in told, told
+        assert ("1 waiting (urgent 0, normal 0, batch 1)" in told and "none is started" in told
+                and "the oldest has waited since 20" in told), told
         assert "at most any size, until they are deleted" in told, told
 
 
@@ -225,7 +245,8 @@ def status_not_ready():
             seen = client(daemon, "status", check=False)
         same(seen.returncode, 1, "exit status")
         assert seen.stdout, seen.stderr
-        assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is shutting down", seen.stdout, re.M), seen.stdout
+        assert (re.search(r"^ready +no$", seen.stdout, re.M)
+                and re.search(r"^accepting +The service is shutting down", seen.stdout, re.M)), seen.stdout
         daemon.process.send_signal(signal.SIGTERM)  # ready at once
 
 
@@ -250,30 +271,36 @@ def rerun():
         assert "2 of 3 jobs resubmitted, 1 already before" in told.stderr, told.stderr
         for identity in again.values():
             job = daemon.finish(identity)
-            same((job["state"], job["priority"], job["parameters"]["group"]), ("succeeded", "urgent", ""), "what became of it")
+            same((job["state"], job["priority"], job["parameters"]["group"]), ("succeeded", "urgent", ""),
+                 "what became of it")
         same(made(client(daemon, *words)), again, "jobs after a third time")
         same(len(daemon.get("/v1/jobs").json()["jobs"]), 7, "jobs in all")
         other = made(client(daemon, *words[:-1]))  # a different change is a different request
-        same(set(other) & set(again) != set() and set(other.values()) & set(again.values()), set(), "jobs that two changes share")
+        same(set(other) & set(again) != set() and set(other.values()) & set(again.values()), set(),
+             "jobs that two changes share")
         for identity in other.values():
             daemon.finish(identity)
         gone = client(daemon, "resubmit", "--state", "succeeded", "--since", "1h", check=False)
         same(gone.returncode, 1, "exit status where scans are not kept")
-        assert f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr and ", 7 could not be" in gone.stderr, gone.stderr
+        assert (f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr
+                and ", 7 could not be" in gone.stderr), gone.stderr
 
 
 @test("many jobs: a selection is required, and a full queue is waited for")
 def rerun_waits():
     with Daemon(devices="cpu") as daemon:
-        for words in (("--since", "1h"), ("--state", "running"), ("--state", "failed", "--wait"), ("--state", "failed", "nonsense")):
+        for words in (("--since", "1h"), ("--state", "running"), ("--state", "failed", "--wait"),
+                      ("--state", "failed", "nonsense")):
             failed_job(daemon)
             same(client(daemon, "resubmit", *words, check=False).returncode, 2, f"exit status of {words}")
         same(client(daemon, "resubmit", check=False).returncode, 2, "exit status without a job")
-        same(client(daemon, "resubmit", "group=", check=False).returncode, 2, "exit status without a job, but a parameter")
+        same(client(daemon, "resubmit", "group=", check=False).returncode, 2,
+             "exit status without a job, but a parameter")
         daemon.kill()
         daemon.options.update(queue_limit=2, **HELD)
         daemon.restart()
-        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "resubmit", "--state", "failed", "group="], stdout=subprocess.PIPE,
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "resubmit", "--state",
+                                    "failed", "group="], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(daemon.get("/v1/jobs?state=queued").json()["jobs"]) == 2, "a full queue")
         assert "waiting: " in process.stderr.readline()
@@ -294,10 +321,12 @@ def rerun_by_admin():
         daemon.as_("submit", "GET", f"/v1/jobs/{again['id']}").expect(200)
         same(daemon.ended(again["id"])["state"], "succeeded", "state")
     with Daemon(devices="cpu") as daemon:
-        told = daemon.submit(body(daemon), "kind=recon&group=nothing", X_Mrirecond_Client="mri1").expect(202).json()["id"]
+        told = daemon.submit(body(daemon), "kind=recon&group=nothing",
+                             X_Mrirecond_Client="mri1").expect(202).json()["id"]
         daemon.finish(told)
         for headers, owner in (({}, "mri1"), ({"X-Mrirecond-Client": "me"}, "me")):
-            same(daemon.request("POST", f"/v1/jobs/{told}/resubmit", headers=headers).expect(202).json()["client"], owner, f"client with {headers}")
+            same(daemon.request("POST", f"/v1/jobs/{told}/resubmit", headers=headers).expect(202).json()["client"],
+                 owner, f"client with {headers}")
 
 
 # ---- retention
@@ -323,7 +352,8 @@ def how_full():
         same((seen["queue"]["running"], seen["queue"]["limit"]), (0, 10000), "running and limit")
         assert seen["queue"]["oldest"] and seen["disk"]["bytes"] > seen["disk"]["free_bytes"] > 0, seen
         same(seen["disk"]["uploads_bytes"], 2 * len(body(daemon)), "bytes of uploads")
-        same((seen["kept"]["jobs"], seen["kept"]["limit_seconds"]), (0, 30 * 86400), "kept jobs and the bound of their age")
+        same((seen["kept"]["jobs"], seen["kept"]["limit_seconds"]), (0, 30 * 86400),
+             "kept jobs and the bound of their age")
         assert abs(seen["kept"]["limit_bytes"] - seen["disk"]["bytes"] / 2) < 100, seen
         daemon.kill()
         daemon.options.update(work_reserve="1M", keep_bytes="1G", keep_jobs=0)
@@ -333,9 +363,12 @@ def how_full():
         wait_until(lambda: fill(daemon)["disk"]["uploads_bytes"] == len(body(daemon)), "the scans of successes to go")
         seen, metrics = fill(daemon), daemon.metrics()
         results = sum(result["bytes"] for job in daemon.get("/v1/jobs").json()["jobs"] for result in job["results"])
-        same(seen["kept"], {"jobs": 3, "states": {"succeeded": 2, "failed": 1, "canceled": 0}, "results_bytes": results, "scans": 1,
-                            "scans_bytes": len(body(daemon)), "limit_bytes": 1 << 30, "limit_seconds": None}, "what is kept")
-        same([metrics[f"mrirecond_kept_{name}"] for name in ('jobs{state="succeeded"}', "results_bytes", "scans", "scans_bytes", "limit_bytes", "limit_seconds")],
+        same(seen["kept"], {"jobs": 3, "states": {"succeeded": 2, "failed": 1, "canceled": 0}, "results_bytes": results,
+                            "scans": 1,
+                            "scans_bytes": len(body(daemon)), "limit_bytes": 1 << 30, "limit_seconds": None},
+             "what is kept")
+        same([metrics[f"mrirecond_kept_{name}"] for name in ('jobs{state="succeeded"}', "results_bytes", "scans",
+                                                             "scans_bytes", "limit_bytes", "limit_seconds")],
              [2, results, 1, len(body(daemon)), 1 << 30, 0], "metrics of what is kept")
         same(metrics["mrirecond_disk_size_bytes"], seen["disk"]["bytes"], "size of the disk")
 
@@ -371,7 +404,8 @@ def scans_give_way():
         left = there()
         assert len(left) < 3 and left == jobs[5 - len(left):], left
         daemon.request("POST", f"/v1/jobs/{jobs[0]}/resubmit").problem(409, "scan-not-kept")
-        wait_until(lambda: daemon.metrics()["mrirecond_kept_scans_removed_total"] == 5 - len(there()), "scans that gave way to be counted")
+        wait_until(lambda: daemon.metrics()["mrirecond_kept_scans_removed_total"] == 5 - len(there()),
+                   "scans that gave way to be counted")
         same(daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'], 0, "jobs removed")
 
 
@@ -381,12 +415,14 @@ def share_of_the_disk():
         job = daemon.submit(body(daemon)).expect(202).json()["id"]
         wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the job to go for its age")
         same(daemon.metrics()['mrirecond_jobs_completed_total{kind="recon"}'], 1, "jobs that succeeded")
-        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="age"}'] == 1, "its removal to be counted")
+        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="age"}'] == 1,
+                   "its removal to be counted")
         daemon.kill()
         daemon.options.update(keep_jobs=0, keep_bytes=1)
         daemon.restart()
         daemon.submit(body(daemon)).expect(202)
-        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'] == 1, "a removal for room to be counted")
+        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'] == 1,
+                   "a removal for room to be counted")
 
 
 if __name__ == "__main__":

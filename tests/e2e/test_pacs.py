@@ -26,12 +26,15 @@ class Orthanc:
     """An Orthanc that stores images in a folder, so that it can be stopped and started again."""
 
     def __init__(self, **settings):
-        if not os.path.exists(PROGRAM) or not os.path.exists(f"{PLUGINS}/libOrthancDicomWeb.so") or not shutil.which("storescu"):
+        if not (os.path.exists(PROGRAM) and os.path.exists(f"{PLUGINS}/libOrthancDicomWeb.so")
+                and shutil.which("storescu")):
             skip("no Orthanc in build/orthanc, or no storescu (make check unpacks the one and installs the other)")
         self.folder = tempfile.mkdtemp(dir=FOLDER.name)
         self.http, self.dicom, self.process = free_port(), free_port(), None
-        self.settings = {"Name": "TEST", "StorageDirectory": self.folder, "IndexDirectory": self.folder, "HttpPort": self.http, "DicomPort": self.dicom,
-                         "DicomAet": "PACS", "DicomCheckCalledAet": True, "RemoteAccessAllowed": False, "AuthenticationEnabled": False,
+        self.settings = {"Name": "TEST", "StorageDirectory": self.folder, "IndexDirectory": self.folder,
+                         "HttpPort": self.http, "DicomPort": self.dicom,
+                         "DicomAet": "PACS", "DicomCheckCalledAet": True, "RemoteAccessAllowed": False,
+                         "AuthenticationEnabled": False,
                          "Plugins": [PLUGINS], "DicomWeb": {"Enable": True, "Root": "/dicom-web/"}, **settings}
 
     def get(self, path):
@@ -46,7 +49,8 @@ class Orthanc:
         path = os.path.join(self.folder, "orthanc.json")
         with open(path, "w") as file:
             json.dump(self.settings, file)
-        self.process = subprocess.Popen([PROGRAM, path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([PROGRAM, path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
 
         def answers():
             assert self.process.poll() is None, f"Orthanc exited with {self.process.returncode}"
@@ -132,7 +136,8 @@ def down_and_killed():
     pacs = Orthanc()
     with Daemon(destinations=write("down", c_store("pacs", pacs) + stow("web", pacs.http))) as daemon:
         jobs = [daemon.run(scan)["id"] for scan in SCANS]
-        wait_until(lambda: delivery(daemon, jobs[0], "pacs")["attempts"] and delivery(daemon, jobs[0], "web")["attempts"], "attempts")
+        wait_until(lambda: delivery(daemon, jobs[0], "pacs")["attempts"]
+                   and delivery(daemon, jobs[0], "web")["attempts"], "attempts")
         daemon.kill()
         with pacs:
             daemon.restart()
@@ -162,10 +167,12 @@ def killed_amid():
 def refused():
     with Orthanc(AuthenticationEnabled=True, RegisteredUsers={"op": "secret"}) as pacs:
         good, bad = write("login", "op:secret\n"), write("wrong-login", "op:other\n")
-        lines = c_store("wrong", pacs, "called=OTHER") + stow("locked", pacs.http, f"login={bad}") + stow("open", pacs.http, f"login={good}")
+        lines = c_store("wrong", pacs, "called=OTHER") + stow("locked", pacs.http,
+                                                              f"login={bad}") + stow("open", pacs.http, f"login={good}")
         with Daemon(destinations=write("refused", lines)) as daemon:
             job = daemon.run(SCANS[0])["id"]
-            assert "Called AE Title Not Recognized" in delivered(daemon, job, "wrong", "dead")["answer"], daemon.job(job)["deliveries"]
+            assert ("Called AE Title Not Recognized"
+                    in delivered(daemon, job, "wrong", "dead")["answer"]), daemon.job(job)["deliveries"]
             assert "401" in delivered(daemon, job, "locked", "dead")["answer"], daemon.job(job)["deliveries"]
             delivered(daemon, job, "open")
             same(pacs.instances(), [uid(daemon, job)], "instances")
@@ -192,15 +199,18 @@ def judged():
     thread.start()
     try:
         port = server.server_address[1]
-        lines = "".join(f"destination {name} stow http://127.0.0.1:{port}/{name} retry=1 retry-most=1 attempts=2\nrule {name}\n"
+        lines = "".join(f"destination {name} stow http://127.0.0.1:{port}/{name} retry=1 retry-most=1 attempts=2\nrule "
+                        f"{name}\n"
                         for name in ("silent", "partial", "refusing"))
         with Daemon() as daemon:  # the UID that the answers name; the same scan gives the same image
             instance = uid(daemon, daemon.run(SCANS[0])["id"])
 
         def listed(tag, **more):
-            item = {"00081155": {"vr": "UI", "Value": [instance]}, **{t: {"vr": "US", "Value": [v]} for t, v in more.items()}}
+            item = {"00081155": {"vr": "UI", "Value": [instance]},
+                    **{t: {"vr": "US", "Value": [v]} for t, v in more.items()}}
             return json.dumps({tag: {"vr": "SQ", "Value": [item]}}).encode()
-        answers.update(silent=(200, b"{}"), partial=(400, listed("00081199")), refusing=(202, listed("00081198", **{"00081197": 0xa900})))
+        answers.update(silent=(200, b"{}"), partial=(400, listed("00081199")),
+                       refusing=(202, listed("00081198", **{"00081197": 0xa900})))
         with Daemon(destinations=write("judged", lines)) as daemon:
             job = daemon.run(SCANS[0])["id"]
             same(delivered(daemon, job, "silent", "dead")["attempts"], 2, "attempts where nothing is listed")

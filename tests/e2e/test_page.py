@@ -74,8 +74,10 @@ def drop(daemon):
         same(page.text(".title h2"), "knee.h5")
         page.see("h3:text-is('Stages')")
         page.see(".decisions dt:text-is('trajectory unit')")
-        same(page.text("pre"), f"curl -sS --data-binary @knee.h5 '{daemon.url}/v1/jobs?kind=recon'", "the line for curl")
-        same(page.getAttribute(".downloads a:text-matches('^h5')", "href"), f"/v1/jobs/{identity}/results/image?format=h5")
+        same(page.text("pre"), f"curl -sS --data-binary @knee.h5 '{daemon.url}/v1/jobs?kind=recon'",
+             "the line for curl")
+        same(page.getAttribute(".downloads a:text-matches('^h5')", "href"),
+             f"/v1/jobs/{identity}/results/image?format=h5")
 
 
 @test("a large file is sent as a resumable upload, which continues after a lost connection")
@@ -125,7 +127,8 @@ def proposal(daemon):
     job = daemon.run(radial(seed=3), "kind=recon&name=plain.h5")
     with browser().page(daemon) as page:
         page.route(f"**/v1/jobs/{job['id']}", {"contentType": "application/json", "body": json.dumps(
-            {**job, "report": {**job["report"], "warnings": ["It is so. Pass traj_units=pixel or per_cm to say which."]}})})
+            {**job,
+             "report": {**job["report"], "warnings": ["It is so. Pass traj_units=pixel or per_cm to say which."]}})})
         page.click(row(job["id"]))
         page.see("button:text-is('Run again with traj_units=per_cm')")
         page.click("button:text-is('Run again with traj_units=pixel')")
@@ -176,7 +179,8 @@ def progress():
             page.see(".row.selected progress")
             page.wait("() => document.querySelector('.stage.working p').innerText.startsWith('Density, iteration')")
             for number in (1, 2, 3):
-                page.wait("(count) => (window.seen ??= new Set()).add(document.querySelector('.row.selected progress')?.value) && seen.size >= count", number)
+                page.wait("(count) => (window.seen ??= new Set()).add(document.querySelector('.row.selected "
+                          "progress')?.value) && seen.size >= count", number)
                 if number < 3:
                     go_on()
             identity = page.getAttribute(".job", "data-job")
@@ -199,7 +203,8 @@ def series(daemon):
         page.press("ArrowRight")
         page.see(".slider:has-text('2 of 2')")
         page.see(".stage[data-frame='1']")
-        wait_until(lambda: page.grey(".stage canvas")["digest"] != first["digest"], "another picture of the other frame")
+        wait_until(lambda: page.grey(".stage canvas")["digest"] != first["digest"],
+                   "another picture of the other frame")
         page.focus(".stage canvas")
         page.press(",")
         page.see(".stage[data-frame='0']")
@@ -379,7 +384,8 @@ def filters(daemon):
 def restart():
     page_of = browser()
     with Daemon(web_dir=PAGE, port=free_port()) as daemon, page_of.page(daemon) as page:
-        page.expected = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
+        page.expected = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING",
+                         "ERR_EMPTY_RESPONSE")
         page.see(".condition:text-is('Ready for scans.')")
         daemon.kill()
         page.see(".condition:has-text('does not answer')")
@@ -405,7 +411,8 @@ def roles():
         page.see(".job[data-state=succeeded]")
         identity = page.getAttribute(".job", "data-job")
         shown(page, identity)
-        assert sender not in page.evaluate("() => document.cookie + JSON.stringify({...localStorage, ...sessionStorage})"), \
+        assert (sender not in page.evaluate("() => document.cookie + JSON.stringify({...localStorage, "
+                                            "...sessionStorage})")), \
             "scripts can read the token"
         page.click("button:text-is('Sign out')")
         page.fill("#token", reader)
@@ -422,7 +429,8 @@ def many(daemon):
     job = daemon.run(b"no scan", "kind=recon&name=one.h5")
     jobs = [{**job, "id": f"{10000 - i:026d}", "name": f"job {i}"} for i in range(10000)]
     with browser().page(daemon) as page:
-        page.route("**/v1/jobs?*", {"contentType": "application/json", "body": json.dumps({"jobs": jobs, "next": None})})
+        page.route("**/v1/jobs?*", {"contentType": "application/json",
+                                    "body": json.dumps({"jobs": jobs, "next": None})})
         page.fill("[aria-label='Name contains']", "job")
         page.see(".row .name:text-is('job 0')")
         page.evaluate("() => { const rows = document.querySelector('.rows'); rows.scrollTop = rows.scrollHeight; }")

@@ -22,7 +22,8 @@ def remade(lines):
         os.mkdir(os.path.join(folder, "notebook"))
         for page in PAGES:
             shutil.copy(os.path.join(DOCS, page), os.path.join(folder, page))
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "bench", "plot.py"), lines, folder], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "bench", "plot.py"), lines, folder],
+                              capture_output=True, text=True, timeout=120)
         same((done.returncode, done.stderr), (0, ""), "plot.py's end")
         return contents(folder)
 
@@ -38,9 +39,11 @@ def contents(folder):
 @test("the pages and the plots are what plot.py makes of thesis.jsonl")
 def in_step():
     now = contents(DOCS)
-    same(sorted(now), ["access.svg", "binning.svg", "depth.svg", "experiments.md", "lab-manual.md", "table.svg"], "files")
+    same(sorted(now), ["access.svg", "binning.svg", "depth.svg", "experiments.md", "lab-manual.md", "table.svg"],
+         "files")
     for name, text in remade(LINES).items():
-        assert text == now[name], f"docs: {name} does not match thesis.jsonl: run tests/bench/plot.py docs/plots/thesis.jsonl docs"
+        assert text == now[name], \
+            f"docs: {name} does not match thesis.jsonl: run tests/bench/plot.py docs/plots/thesis.jsonl docs"
 
 
 @test("a different measurement changes the page and the plot")
@@ -54,7 +57,8 @@ def sensitive():
         file.flush()
         changed = remade(file.name)
     now = contents(DOCS)
-    same(sorted(name for name in now if changed[name] != now[name]), ["access.svg", "experiments.md"], "what has changed")
+    same(sorted(name for name in now if changed[name] != now[name]), ["access.svg", "experiments.md"],
+         "what has changed")
 
 
 @test("every measured result was compared with its reference, and the pages link to plots that exist")

@@ -86,14 +86,16 @@ class Told:
 
 def begin_upload(daemon):
     """Create a resumable upload; returns its id."""
-    where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+    where = daemon.request("POST", "/v1/uploads?kind=recon",
+                           headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
     return where.rsplit("/", 1)[1]
 
 
 def work(state, trace):
     """Let a daemon do a little of everything; returns (its answers, the image)."""
     told = Told(trace)
-    preload = {"LD_PRELOAD": fault("powercut"), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    preload = {"LD_PRELOAD": fault("powercut"), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace,
+               "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
     with Daemon(state=state, environment=preload) as daemon:
         first = daemon.run(BODY)["id"]
         image = daemon.get(f"/v1/jobs/{first}/results/image?format=npy").expect(200).body
@@ -107,7 +109,8 @@ def work(state, trace):
                 daemon.get(f"/v1/jobs/{identity}/results/image?format=png").expect(200)
         identity = begin_upload(daemon)
         for begin, end in ((0, 30000), (30000, len(BODY))):
-            daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[begin:end], {**TUS, "Upload-Offset": str(begin)}).expect(204)
+            daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[begin:end],
+                           {**TUS, "Upload-Offset": str(begin)}).expect(204)
             told.note("arrived", identity, end)
         told.note("accepted", identity)
         daemon.finish(identity)
@@ -115,9 +118,11 @@ def work(state, trace):
         # A chunk with a checksum, beside a newly created upload, whose sync takes the folder's names to the disk.
         identity = begin_upload(daemon)
         with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
-            head = {**TUS, "Upload-Offset": 0, "Content-Length": 30000, "Upload-Checksum": "sha1 " + base64.b64encode(hashlib.sha1(BODY[:30000]).digest()).decode()}
+            head = {**TUS, "Upload-Offset": 0, "Content-Length": 30000, "Upload-Checksum": "sha1 " +
+                    base64.b64encode(hashlib.sha1(BODY[:30000]).digest()).decode()}
             head = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-            connection.sendall(f"PATCH /v1/uploads/{identity} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + BODY[:20000])
+            connection.sendall(f"PATCH /v1/uploads/{identity} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() +
+                               BODY[:20000])
             wait_until(lambda: os.path.exists(f"{state}/uploads/{identity}.chunk"), "the chunk to begin")
             begin_upload(daemon)
             connection.sendall(BODY[20000:30000])
@@ -132,7 +137,8 @@ def work(state, trace):
 def holds(daemon, told, image):
     """Check every answer that was given by now."""
     for identity, (bytes_,) in told["arrived"].items():
-        offset = int(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).expect(200).headers["upload-offset"])
+        offset = int(daemon.request("HEAD", f"/v1/uploads/{identity}",
+                                    headers=TUS).expect(200).headers["upload-offset"])
         # More may be there: not yet answered.
         assert offset >= bytes_, f"{bytes_} bytes of an upload had arrived, and {offset} are there"
     for identity in told["deleted"]:
@@ -173,7 +179,8 @@ def cut(strict):
             with Daemon(state=state) as daemon:
                 holds(daemon, told, TRACE["image"])
         except AssertionError as error:
-            raise AssertionError(f"after sync {number} of {count} ({Sync(TRACE['trace'], number).kind}): {error}") from None
+            kind = Sync(TRACE["trace"], number).kind
+            raise AssertionError(f"after sync {number} of {count} ({kind}): {error}") from None
         accepted += len(told["accepted"])
         shutil.rmtree(state)
     assert accepted > POINTS, "no cut came after something was accepted"

@@ -43,8 +43,10 @@ def page(daemon):
     assert len(blocks) >= 5, f"only {len(blocks)} blocks were found"
     with tempfile.TemporaryDirectory() as folder:
         scans.radial(seed=63).write(f"{folder}/scan.h5")
-        done = subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=folder, capture_output=True, text=True, timeout=SLOW,
-                              env=dict(os.environ, PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1", MRIRECON_SERVER=daemon.url))
+        done = subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=folder, capture_output=True,
+                              text=True, timeout=SLOW,
+                              env=dict(os.environ, PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1",
+                                       MRIRECON_SERVER=daemon.url))
         same((done.returncode, done.stderr), (0, ""), "exit status and stderr")
         for name, magic in (("image.nii.gz", b"\x1f\x8b"), ("images/scan.png", b"\x89PNG")):
             with open(f"{folder}/{name}", "rb") as file:
@@ -65,7 +67,8 @@ def bodies(daemon):
             self.read = io.BytesIO(content).read
 
     with open(SCAN, "rb") as file:
-        jobs = [server.submit(SCAN), server.submit(content, name="of bytes"), server.submit(file), server.submit(Stream())]
+        jobs = [server.submit(SCAN), server.submit(content, name="of bytes"), server.submit(file),
+                server.submit(Stream())]
     same([job.document["name"] for job in jobs], ["scan.h5", "of bytes", "", ""], "names")
     arrays = [job.wait().array() for job in jobs]
     for array in arrays:
@@ -134,7 +137,8 @@ def events(daemon):
     job = server.submit(SCAN)
     states = [document["state"] for event, document in job.events() if event == "state"]
     same((states[-1], job.state), ("succeeded", "succeeded"), "the last state")
-    last = next(identity for event, document, identity in stream if event == "job" and document["id"] == job.id and document["state"] == "succeeded")
+    last = next(identity for event, document, identity in stream if event == "job" and document["id"] == job.id
+                and document["state"] == "succeeded")
     stream.close()
     other = server.submit(SCAN)
     event, document, _ = next(server.events(last))
@@ -146,7 +150,8 @@ def events(daemon):
 @test("a batch: each result saved, what failed told, in the order of the scans")
 def batch(daemon):
     with tempfile.TemporaryDirectory() as out:
-        rows = list(mrirecon.Server(daemon.url).batch([SCAN, UNWEIGHTED, f"{out}/none.h5"], out, "png", at_a_time=2, dcf="given"))
+        rows = list(mrirecon.Server(daemon.url).batch([SCAN, UNWEIGHTED, f"{out}/none.h5"], out, "png", at_a_time=2,
+                                                      dcf="given"))
         same([os.path.basename(scan) for scan, _, _ in rows], ["scan.h5", "unweighted.h5", "none.h5"], "scans")
         same([type(error) for _, _, error in rows], [type(None), mrirecon.JobFailed, FileNotFoundError], "errors")
         same((os.listdir(out), rows[0][1].document["priority"]), (["scan.png"], "batch"), "files and priority")
@@ -182,7 +187,8 @@ def answer_lost(daemon):
         while True:
             near = listener.accept()[0]
             request = b""
-            while (begin := request.find(b"\r\n\r\n")) < 0 or len(request) < begin + 4 + int(re.search(rb"Content-Length: (\d+)", request).group(1)):
+            while ((begin := request.find(b"\r\n\r\n")) < 0
+                   or len(request) < begin + 4 + int(re.search(rb"Content-Length: (\d+)", request).group(1))):
                 request += near.recv(1 << 16)
             with socket.create_connection(("127.0.0.1", daemon.port)) as far:
                 far.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
@@ -232,7 +238,8 @@ def token():
     with Guarded() as daemon:
         server = mrirecon.Server(daemon.url, token=daemon.token["submit"])
         same(server.submit(SCAN).wait().document["client"], "mri1", "client")
-        same(raises(mrirecon.Problem, mrirecon.Server(daemon.url, token="wrong").kinds).status, 401, "status with a wrong token")
+        same(raises(mrirecon.Problem, mrirecon.Server(daemon.url, token="wrong").kinds).status, 401,
+             "status with a wrong token")
         same(server.ready(), True, "readiness")
 
 

@@ -90,10 +90,12 @@ def busy():
             bombs = [send(bomb, "mallory")]
             wait_until(lambda: daemon.job(bombs[0])["state"] == "running", "the first bomb to begin")
             bombs.append(send(bomb, "mallory"))
-            others = [send(BODY, "alice", "kind=recon&priority=urgent")] + [send(BODY, name) for name in ("bob", "carol", "dave")]
+            others = [send(BODY, "alice", "kind=recon&priority=urgent")] + [send(BODY, name)
+                                                                            for name in ("bob", "carol", "dave")]
         ended = {identity: daemon.finish(identity) for identity in bombs + others}
         for identity in bombs:
-            same((ended[identity]["state"], ended[identity]["error"]["code"]), ("failed", "limit-exceeded"), "how a bomb ended")
+            same((ended[identity]["state"], ended[identity]["error"]["code"]), ("failed", "limit-exceeded"),
+                 "how a bomb ended")
         for identity in others:
             same(ended[identity]["state"], "succeeded", "state of another's job")
         order = sorted(ended, key=lambda identity: ended[identity]["started"])
@@ -136,15 +138,18 @@ def back_pressure():
     with Daemon(devices="cpu", client_jobs=2, queue_limit=4, **HELD) as daemon:
         for name in "ab":
             jobs = [submit(daemon, X_Mrirecond_Client=name) for _ in range(2)]
-            refused(daemon.submit(BODY, X_Mrirecond_Client=name), *((429, "client-quota") if name == "a" else (503, "queue-full")))
+            refused(daemon.submit(BODY, X_Mrirecond_Client=name),
+                    *((429, "client-quota") if name == "a" else (503, "queue-full")))
         daemon.request("POST", f"/v1/jobs/{jobs[0]}/cancel").expect(202)
         refused(daemon.submit(BODY, X_Mrirecond_Client="a"), 429, "client-quota")
         submit(daemon, X_Mrirecond_Client="b")
 
         def rejected():  # counted after the answer was sent
-            return {key: value for key, value in daemon.metrics().items() if key.startswith("mrirecond_ingest_rejected_total")}
+            return {key: value for key, value in daemon.metrics().items()
+                    if key.startswith("mrirecond_ingest_rejected_total")}
         wait_until(lambda: sum(rejected().values()) >= 3, "the refusals to be counted")
-        same(rejected(), {'mrirecond_ingest_rejected_total{reason="client-quota"}': 2, 'mrirecond_ingest_rejected_total{reason="queue-full"}': 1},
+        same(rejected(), {'mrirecond_ingest_rejected_total{reason="client-quota"}': 2,
+                          'mrirecond_ingest_rejected_total{reason="queue-full"}': 1},
              "refusals counted")
     with Daemon(devices="cpu", client_bytes=2 * len(BODY), spool_limit=3 * len(BODY), **HELD) as daemon:
         submit(daemon)
@@ -173,7 +178,8 @@ def retry_after():
         submit(daemon, X_Mrirecond_Client="c")
         full = refused("d", 503)
         passed = time.monotonic() - asked  # the queue has stood still longer by this time
-        assert 2 * (full - 1 - passed) < share <= 2 * full, f"Retry-After: {full} s for a full queue, {share} s for one of two clients over its quota"
+        assert (2 * (full - 1 - passed) < share
+                <= 2 * full), f"Retry-After: {full} s for a full queue, {share} s for one of two clients over its quota"
 
 
 @test("a reload changes quotas and ageing of a running service")
@@ -206,7 +212,8 @@ def idempotency(daemon):
     first = send(daemon, "one").expect(202)
     again = send(daemon, '"one"').expect(202)
     same(again.json()["id"], first.json()["id"], "job")
-    same((first.headers.get("idempotency-replayed"), again.headers.get("idempotency-replayed")), (None, "true"), "Idempotency-Replayed")
+    same((first.headers.get("idempotency-replayed"), again.headers.get("idempotency-replayed")), (None, "true"),
+         "Idempotency-Replayed")
     send(daemon, "one", OTHER).problem(422, "idempotency-key-reused")
     send(daemon, "one", query="kind=recon&dcf=none").problem(422, "idempotency-key-reused")
     daemon.finish(first.json()["id"])
@@ -218,14 +225,17 @@ def idempotency(daemon):
     assert send(daemon, "one", OTHER).expect(202).json()["id"] != first.json()["id"], "a key outlived its job"
     for key in ("", "a b", "x" * 201, "caf\u00e9".encode().decode("latin-1")):
         send(daemon, key).problem(400, "bad-request")
-    wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "all scans to go: that of a refused one, too")
+    wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")],
+               "all scans to go: that of a refused one, too")
 
 
 @test("the key of an upload in progress is in use; when the upload is interrupted, the key is free")
 def in_flight(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port)) as half:
-        half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
-        wait_until(lambda: [name for name in daemon.files() if name.startswith("spool/")], "the upload to reach the disk")
+        half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: two\r\nContent-Length: "
+                     f"{len(BODY)}\r\n\r\n".encode() + BODY[:100])
+        wait_until(lambda: [name for name in daemon.files() if name.startswith("spool/")],
+                   "the upload to reach the disk")
         send(daemon, "two").problem(409, "idempotency-key-in-use")
         send(daemon, "three").expect(202)
     wait_until(lambda: send(daemon, "two").status == 202, "the key to be free")
@@ -253,10 +263,12 @@ def idempotency_of_resubmission():
             return daemon.request("POST", f"/v1/jobs/{first}/resubmit{query}", headers={"Idempotency-Key": key})
         second = again("k").expect(202).json()["id"]
         answer = again("k").expect(202)
-        same((answer.json()["id"], answer.headers.get("idempotency-replayed")), (second, "true"), "job and Idempotency-Replayed")
+        same((answer.json()["id"], answer.headers.get("idempotency-replayed")), (second, "true"),
+             "job and Idempotency-Replayed")
         again("k", "?dcf=none").problem(422, "idempotency-key-reused")
         send(daemon, "k").problem(422, "idempotency-key-reused")
-        daemon.request("POST", f"/v1/jobs/{second}/resubmit", headers={"Idempotency-Key": "k"}).problem(422, "idempotency-key-reused")
+        daemon.request("POST", f"/v1/jobs/{second}/resubmit",
+                       headers={"Idempotency-Key": "k"}).problem(422, "idempotency-key-reused")
         again("a b").problem(400, "bad-request")
         assert again("other").expect(202).json()["id"] != second, "two keys have the same job"
         same(len(daemon.get("/v1/jobs").json()["jobs"]), 3, "jobs")
@@ -268,7 +280,8 @@ def leave(daemon, prefer, body=BODY, query="kind=recon"):
     """Submit, wait for the job to exist, and disconnect without an answer; returns the job's id."""
     before = {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]}
     with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
-        connection.sendall(f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        connection.sendall(f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\nContent-Length: "
+                           f"{len(body)}\r\n\r\n".encode() + body)
         new = wait_until(lambda: {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]} - before, "the job").pop()
         if query != "kind=recon":
             wait_until(lambda: daemon.job(new)["state"] == "running", "the job to run")
@@ -290,7 +303,8 @@ def disconnect():
         daemon.kill()
         del daemon.options["work_reserve"]
         daemon.restart()
-        same([daemon.finish(identity)["state"] for identity in (stays, answer.json()["id"])], ["succeeded"] * 2, "states")
+        same([daemon.finish(identity)["state"] for identity in (stays, answer.json()["id"])], ["succeeded"] * 2,
+             "states")
         with daemon.paused():  # it does not end before that
             running = leave(daemon, "wait=60, cancel-on-disconnect", SLOW, scans.SLOW_QUERY)
             wait_until(lambda: daemon.job(running)["state"] in ("canceling", "canceled"), "its cancellation")
@@ -312,11 +326,13 @@ def waiting_gets():
         urgent = daemon.submit(quick, "kind=recon&priority=urgent").expect(202).json()
         same([job["ahead"] for job in behind] + [urgent["ahead"]], [0, 1, 2, 0], "jobs ahead, as each was sent")
         same([daemon.job(job["id"])["ahead"] for job in behind], [1, 2, 3], "jobs ahead with an urgent one")
-        same((daemon.job(slow)["ahead"], {job["ahead"] for job in daemon.get("/v1/jobs").json()["jobs"]}), (None, {None}), "ahead of what runs, and in lists")
+        same((daemon.job(slow)["ahead"], {job["ahead"] for job in daemon.get("/v1/jobs").json()["jobs"]}),
+             (None, {None}), "ahead of what runs, and in lists")
         last = behind[-1]["id"]
         for header, applied in (("wait=0", "wait=0"), (None, None), ("wait=1", "wait=1")):
             answer = daemon.get(f"/v1/jobs/{last}", **({"Prefer": header} if header else {})).expect(200)
-            same((answer.json()["state"], answer.headers.get("preference-applied"), "retry-after" in answer.headers), ("queued", applied, True), f"with {header}")
+            same((answer.json()["state"], answer.headers.get("preference-applied"), "retry-after" in answer.headers),
+                 ("queued", applied, True), f"with {header}")
         daemon.get(f"/v1/jobs/{last}/results/image").problem(409, "conflict")
         daemon.get(f"/v1/jobs/{last}/results/image", Prefer="wait=1").problem(409, "conflict")
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -328,7 +344,8 @@ def waiting_gets():
             canceled.result().problem(409, "conflict")
             stack.close()  # the worker continues
             done = document.result().expect(200)
-            same((done.json()["state"], done.json()["ahead"], done.headers["preference-applied"], "retry-after" in done.headers), ("succeeded", None, "wait=100", False), "the end")
+            same((done.json()["state"], done.json()["ahead"], done.headers["preference-applied"],
+                  "retry-after" in done.headers), ("succeeded", None, "wait=100", False), "the end")
             image.result().expect(200, "image/png")
             file.result().expect(200, "application/x-hdf5")
 
@@ -343,7 +360,8 @@ def deadline():
         daemon.submit(BODY, "kind=recon&deadline=1", Prefer="wait=60").problem(504, "deadline-passed")
         job = daemon.finish(late)
         same((job["state"], job["error"]["code"], job["attempts"]), ("failed", "deadline-passed", 0), "end")
-        wait_until(lambda: daemon.metrics().get('mrirecond_jobs_failed_total{kind="recon",reason="deadline-passed"}') == 2, "failed jobs to be counted")
+        wait_until(lambda: daemon.metrics().get('mrirecond_jobs_failed_total{kind="recon",reason="deadline-passed"}')
+                   == 2, "failed jobs to be counted")
         wait_until(lambda: not [name for name in daemon.files() if late in name], "files of the late job to go")
         for wrong in ("0", "-1", "soon", "1.5", "99999999999"):
             daemon.submit(BODY, f"kind=recon&deadline={wrong}").problem(400, "bad-parameter")
@@ -361,7 +379,8 @@ def resubmit():
         answer = daemon.request("POST", f"/v1/jobs/{failed}/resubmit?dcf=pipe&tolerance=1e-2").expect(202)
         again = answer.json()
         same(answer.headers["location"], f"/v1/jobs/{again['id']}", "Location")
-        same((again["parameters"]["dcf"], again["parameters"]["tolerance"], again["priority"]), ("pipe", 0.01, "urgent"), "what it is")
+        same((again["parameters"]["dcf"], again["parameters"]["tolerance"], again["priority"]),
+             ("pipe", 0.01, "urgent"), "what it is")
         daemon.request("DELETE", f"/v1/jobs/{failed}").expect(204)  # the scan also belongs to the other job
         same(daemon.finish(again["id"])["state"], "succeeded", "state")
         wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "the scan to go")
@@ -372,10 +391,13 @@ def resubmit():
         daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=wrong").problem(400, "bad-parameter")
         # With its own coils=rss.
         daemon.request("POST", f"/v1/jobs/{kept}/resubmit?output=complex").problem(400, "bad-parameter")
-        image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none", headers={"Prefer": "wait=60", "Accept": "image/png"})
+        image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none",
+                               headers={"Prefer": "wait=60", "Accept": "image/png"})
         image.expect(200, "image/png")
-        wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == len(UNWEIGHTED), "only the scan that is kept to be counted")
-        same(client(daemon, "resubmit", kept, "dcf=given", "--wait", check=False).returncode, 1, "exit status of the client")
+        wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == len(UNWEIGHTED),
+                   "only the scan that is kept to be counted")
+        same(client(daemon, "resubmit", kept, "dcf=given", "--wait", check=False).returncode, 1,
+             "exit status of the client")
         identity = client(daemon, "resubmit", kept, "dcf=none", "--wait").stdout.strip()
         same(daemon.job(identity)["parameters"]["dcf"], "none", "parameter by the client")
 
@@ -420,15 +442,16 @@ def purge():
     daemon = Daemon(devices="cpu")
     with daemon:
         good, bad = daemon.run(BODY)["id"], daemon.run(UNWEIGHTED, "kind=recon&dcf=given")["id"]
-        for query, code in (("", "bad-parameter"), ("?older=x", "bad-parameter"), ("?older=0&state=queued", "bad-parameter"),
-                            ("?older=0&id=1", "unknown-parameter")):
+        for query, code in (("", "bad-parameter"), ("?older=x", "bad-parameter"),
+                            ("?older=0&state=queued", "bad-parameter"), ("?older=0&id=1", "unknown-parameter")):
             daemon.request("DELETE", "/v1/jobs" + query).problem(400, code)
         same(daemon.request("DELETE", "/v1/jobs?older=3600").expect(200).json()["removed"], 0, "removed")
         same(daemon.request("DELETE", "/v1/jobs?older=0&state=failed").expect(200).json()["removed"], 1, "removed")
         same((daemon.get(f"/v1/jobs/{bad}").status, daemon.get(f"/v1/jobs/{good}").status), (404, 200), "left")
         assert "1" in client(daemon, "purge", "--older", "0").stdout
         same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs left")
-        wait_until(lambda: not [name for name in daemon.files() if name.startswith(("spool/", "results/"))], "all files to go")
+        wait_until(lambda: not [name for name in daemon.files() if name.startswith(("spool/", "results/"))],
+                   "all files to go")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def commands():
         shutil.copy(scan, scan.replace("one", "two"))
         server = f"127.0.0.1:{free_port()}"
         script = "\n".join(["set -e -o pipefail", inline[0], *BLOCKS, inline[1]]).replace(HERE, server)
-        shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment(folder, server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment(folder, server),
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  text=True, start_new_session=True)
         try:
             # The daemon keeps running, and holds the shell's output open.
@@ -62,7 +63,8 @@ def send(program, server, content):
             with open(f"{folder}/{name}", "wb") as file:
                 file.write(data)
         command = SENT_BY[program].replace(HERE, server)
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(folder, server), capture_output=True, text=True, timeout=SLOW)
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(folder, server), capture_output=True,
+                              text=True, timeout=SLOW)
         with open(f"{folder}/image.png", "rb") as file:
             same(file.read(), b"as before", f"image.png after a failure by {program}")
         with contextlib.suppress(FileNotFoundError), open(f"{folder}/answer") as file:

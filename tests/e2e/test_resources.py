@@ -23,7 +23,8 @@ def vanished():
         before = daemon.files()
         for size in (0, 1, 300000):
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
-            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(size))
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                               b"1000000\r\n\r\n" + bytes(size))
             if size:
                 wait_until(lambda: daemon.new_files(before), "the upload to reach the disk")
             connection.close()
@@ -36,7 +37,8 @@ def vanished():
 def broken_headers():
     with Daemon(idle_timeout=1) as daemon:
         query = b"a=b&" * 5000  # more parameters than libmicrohttpd has room for, so it never passes such a request on
-        lines = (b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n")
+        lines = (b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /v1/jobs?" + query +
+                 b" HTTP/1.1\r\nHost: localhost\r\n")
 
         def resident():
             with open(f"/proc/{daemon.process.pid}/statm") as file:
@@ -122,7 +124,8 @@ def large_upload():
 def small_disk(megabytes):
     """A daemon whose state directory is a file system of this size."""
     state = tempfile.mkdtemp(prefix="mrirecond-small-")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", state], capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", state], capture_output=True,
+                             text=True)
     if mounted.returncode:
         os.rmdir(state)
         skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
@@ -141,7 +144,8 @@ def full_disk():
         assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
         connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
         try:
-            connection.request("POST", "/v1/jobs?kind=recon", body=(bytes(65536) for _ in range(320)), headers={"Transfer-Encoding": "chunked"})
+            connection.request("POST", "/v1/jobs?kind=recon", body=(bytes(65536) for _ in range(320)),
+                               headers={"Transfer-Encoding": "chunked"})
             same(connection.getresponse().status, 507, "status of a chunked upload that does not fit")
         except (BrokenPipeError, ConnectionResetError):
             pass
@@ -159,7 +163,8 @@ def full_disk_result():
         # 16 coils of 512 x 512: an image of 34 MB from a scan of 0.1 MB.
         large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
         job = daemon.submit(large, "kind=recon&coils=none&output=complex").expect(202).json()["id"]
-        wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="spool-full"}'] >= 1, "the job to be put back")
+        wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="spool-full"}'] >= 1,
+                   "the job to be put back")
         same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
         os.unlink(file.name)
         # From the log, because a disk this small removes finished jobs early.
@@ -172,7 +177,8 @@ def twice():
     with Daemon() as daemon:
         binary = os.path.join(os.path.dirname(os.readlink(f"/proc/{daemon.process.pid}/exe")), "mrirecond")
         for words, says in ((["--listen", "127.0.0.1:0", "--state-dir", daemon.state], daemon.state),
-                            (["--listen", f"127.0.0.1:{daemon.port}", "--state-dir", FOLDER.name + "/other"], str(daemon.port))):
+                            (["--listen", f"127.0.0.1:{daemon.port}", "--state-dir", FOLDER.name + "/other"],
+                             str(daemon.port))):
             done = subprocess.run([binary, *words], capture_output=True, text=True, timeout=120)
             assert done.returncode not in (0, None) and done.returncode > 0, done
             assert says in done.stderr, f"{says!r} is not in {done.stderr!r}"
@@ -185,16 +191,19 @@ def bad_state():
     for name in ("file", "broken/jobs.db"):
         with open(f"{FOLDER.name}/{name}", "w") as file:
             file.write("this is neither a folder nor a database " * 200)
-    for name, says in (("file", "Use another --state-dir"), ("none/none", "Create it for the user that runs mrirecond, or use another --state-dir"),
+    for name, says in (("file", "Use another --state-dir"),
+                       ("none/none", "Create it for the user that runs mrirecond, or use another --state-dir"),
                        ("broken", "Restore it from a backup")):
-        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", f"{FOLDER.name}/{name}"],
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir",
+                               f"{FOLDER.name}/{name}"],
                               capture_output=True, text=True, timeout=120)
         assert done.returncode > 0 and says in done.stderr, done
 
 
 @test("without TLS and tokens, an address other than loopback is refused")
 def not_loopback():
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "0.0.0.0:0", "--state-dir", FOLDER.name + "/public"], capture_output=True,
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "0.0.0.0:0", "--state-dir", FOLDER.name +
+                           "/public"], capture_output=True,
                           text=True, timeout=120)
     assert done.returncode > 0 and "0.0.0.0" in done.stderr, done
 

@@ -16,7 +16,8 @@ def run(text, *words):
     with open(path, "w") as file:
         file.write("#!/bin/sh\n" + text)
     os.chmod(path, 0o755)
-    done = subprocess.run([os.path.join(ROOT, "tests", "run"), *words, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([os.path.join(ROOT, "tests", "run"), *words, path], capture_output=True, text=True,
+                          timeout=120)
     same(done.stderr, "", "the runner's stderr")
     return done.stdout.splitlines()[-1], done.stdout, done.returncode
 
@@ -37,20 +38,26 @@ def cmocka():
 
 @test("each of these fails: not ok, wrong plans, exit 1, a signal, output on stderr, a timeout, no such program")
 def bad():
-    for text, says in (("echo 1..1; echo not ok 1 - a", "not ok 1 - a"), ("echo 1..2; echo ok 1 - a", "planned 2"), ("echo 1..1; echo ok 1; echo ok 2", "planned 1"),
-                       ("echo ok 1", "no plan"), ("echo 1..1; echo ok 1; exit 1", "exited with 1"), ("echo 1..1; echo ok 1; kill -SEGV $$", "SIGSEGV"),
-                       ("echo 1..1; echo ok 1; echo oops >&2", "oops"), ("# time limit: 1 s\necho 1..1; echo ok 1; sleep 30", "time limit of 1 s"), ("", "no plan")):
+    for text, says in (("echo 1..1; echo not ok 1 - a", "not ok 1 - a"), ("echo 1..2; echo ok 1 - a", "planned 2"),
+                       ("echo 1..1; echo ok 1; echo ok 2", "planned 1"),
+                       ("echo ok 1", "no plan"), ("echo 1..1; echo ok 1; exit 1", "exited with 1"),
+                       ("echo 1..1; echo ok 1; kill -SEGV $$", "SIGSEGV"),
+                       ("echo 1..1; echo ok 1; echo oops >&2", "oops"),
+                       ("# time limit: 1 s\necho 1..1; echo ok 1; sleep 30", "time limit of 1 s"), ("", "no plan")):
         last, shown, status = run(text)
         same(status, 1, f"exit status for {text!r}")
         assert says in shown, f"{says!r} is not in {shown!r}"
         assert ", 0 failed," not in last and last.endswith("skipped"), last
-    done = subprocess.run([os.path.join(ROOT, "tests", "run"), "/no/such/program"], capture_output=True, text=True, timeout=120)
-    same((done.returncode, done.stdout.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), "end for a program that is not there")
+    done = subprocess.run([os.path.join(ROOT, "tests", "run"), "/no/such/program"], capture_output=True, text=True,
+                          timeout=120)
+    same((done.returncode, done.stdout.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"),
+         "end for a program that is not there")
 
 
 @test("naming no program is a failure: an empty list must not pass")
 def nothing():
-    same(subprocess.run([os.path.join(ROOT, "tests", "run")], capture_output=True, timeout=120).returncode, 1, "exit status")
+    same(subprocess.run([os.path.join(ROOT, "tests", "run")], capture_output=True, timeout=120).returncode, 1,
+         "exit status")
 
 
 if __name__ == "__main__":

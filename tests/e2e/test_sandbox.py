@@ -31,7 +31,8 @@ def image_file():
     path = made("image.h5")
     if not os.path.exists(path):
         scans.radial(matrix=(160, 160, 1)).write(made("scan.h5"))
-        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--in", made("scan.h5"), "--out", path], check=True, timeout=SLOW)
+        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--in", made("scan.h5"), "--out", path],
+                       check=True, timeout=SLOW)
     return path
 
 
@@ -63,7 +64,8 @@ def versions():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with open("/dev/null") as file:
         socket.send_fds(ours, [struct.pack("II", 0x5152434d, 99) + bytes(40)], [file.fileno(), file.fileno()])
-    process = subprocess.Popen(["sh", "-c", f"exec {CODEC} decode 3<&{theirs.fileno()}"], pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+    process = subprocess.Popen(["sh", "-c", f"exec {CODEC} decode 3<&{theirs.fileno()}"], pass_fds=[theirs.fileno()],
+                               stderr=subprocess.PIPE)
     theirs.close()
     ours.settimeout(SLOW)
     report = ours.recv(4096)
@@ -82,12 +84,14 @@ def in_force():
         wait_until(lambda: process.poll() is not None or status(process.pid)["Seccomp"] == "2", "seccomp")
         same(process.poll(), None, "end of the codec")
         same((status(process.pid)["Seccomp"], status(process.pid)["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
-        same({int(status(process.pid)[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")}, {0}, "capabilities, also root's")
+        same({int(status(process.pid)[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")}, {0},
+             "capabilities, also root's")
         with open(f"/proc/{process.pid}/limits") as file:
             limits = {line[:26].strip(): line[26:].split()[:2] for line in file}
         for name in ("Max core file size", "Max processes"):
             same(limits[name], ["0", "0"], name)
-        for name in ("Max cpu time", "Max file size") + (() if "/san/" in BIN else ("Max address space", "Max data size")):
+        for name in ("Max cpu time", "Max file size") + (() if "/san/" in BIN
+                                                         else ("Max address space", "Max data size")):
             assert limits[name][1].isdigit(), (name, limits[name])
     finally:
         process.send_signal(signal.SIGKILL)
@@ -128,7 +132,8 @@ def other_files():
 @test("a daemon's worker runs under seccomp and without new privileges, and reconstructs")
 def worker():
     with Daemon() as daemon:
-        same((status(daemon.worker())["Seccomp"], status(daemon.worker())["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
+        same((status(daemon.worker())["Seccomp"], status(daemon.worker())["NoNewPrivs"]), ("2", "1"),
+             "seccomp, no_new_privs")
         same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
 
 
@@ -148,7 +153,8 @@ def intruder():
     subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-I", ROOT, "-o", binaries + "/mrirecon-gpu.so",
                     os.path.join(ROOT, "tests/e2e/intruder.c")], check=True)
     paths = [state + "/jobs.db", state + "/spool", state + "/results", own, os.path.expanduser("~")]
-    with Daemon(state=state, binaries=binaries, devices="auto", environment={"INTRUDER_PATHS": ":".join(paths)}) as daemon:
+    with Daemon(state=state, binaries=binaries, devices="auto",
+                environment={"INTRUDER_PATHS": ":".join(paths)}) as daemon:
         same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
         seen = dict(re.findall(r"^intruder: (\S+): (.*)$", daemon.read_log(), re.M))
         if confinement(daemon) != [True]:
@@ -175,9 +181,11 @@ def no_landlock():
         worker = daemon.worker()
         same(status(worker)["NoNewPrivs"], "1", "no_new_privs")
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: worker not in daemon.children("mrirecon-worker") and daemon.get("/readyz").status == 200, "another worker")
+        wait_until(lambda: worker not in daemon.children("mrirecon-worker") and daemon.get("/readyz").status == 200,
+                   "another worker")
         same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
-        same(daemon.read_log().count("the kernel has no landlock, or a filter around the service refuses it"), 1, "times that the log says so")
+        same(daemon.read_log().count("the kernel has no landlock, or a filter around the service refuses it"), 1,
+             "times that the log says so")
 
 
 if __name__ == "__main__":

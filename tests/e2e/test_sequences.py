@@ -20,9 +20,10 @@ STEPS = int(os.environ.get("SEQUENCES_STEPS", "300"))
 ROLES = {"alice": "submit", "bob": "submit", "reader": "read", "boss": "admin"}
 TUS = {"Tus-Resumable": "1.0.0"}
 # The states that may follow a state; workers do not die in this test.
-AFTER = {"queued": {"queued", "running", "canceling", *FINAL}, "running": {"running", "canceling", *FINAL}, "canceling": {"canceling", *FINAL}}
-MEDIA = {"h5": ("application/x-hdf5", b"\x89HDF"), "nii.gz": ("application/x-nifti", b"\x1f\x8b"), "png": ("image/png", b"\x89PNG"),
-         "npy": ("application/x-npy", b"\x93NUMPY")}
+AFTER = {"queued": {"queued", "running", "canceling", *FINAL}, "running": {"running", "canceling", *FINAL},
+         "canceling": {"canceling", *FINAL}}
+MEDIA = {"h5": ("application/x-hdf5", b"\x89HDF"), "nii.gz": ("application/x-nifti", b"\x1f\x8b"),
+         "png": ("image/png", b"\x89PNG"), "npy": ("application/x-npy", b"\x93NUMPY")}
 
 
 class Job:
@@ -45,8 +46,10 @@ class Model:
         self.daemon, self.tokens, self.rng = daemon, tokens, rng
         self.jobs, self.uploads, self.gone, self.log, self.seen = {}, {}, ["0" * 26], [], set()
         folder = daemon.state
-        self.bodies = {"good": scans.radial().bytes(folder), "other": scans.radial(matrix=(16, 16, 1), seed=4).bytes(folder),
-                       "no weights": scans.radial(weights=False).bytes(folder), "slow": scans.slow().bytes(folder), "garbage": b"no scan at all"}
+        self.bodies = {"good": scans.radial().bytes(folder),
+                       "other": scans.radial(matrix=(16, 16, 1), seed=4).bytes(folder),
+                       "no weights": scans.radial(weights=False).bytes(folder), "slow": scans.slow().bytes(folder),
+                       "garbage": b"no scan at all"}
 
     # -- requests
 
@@ -83,10 +86,12 @@ class Model:
         job.state = state
         if state in FINAL:
             job.document = document
-            same(document["progress"] == 1 and bool(document["results"]), state == "succeeded", "progress 1 and results")
+            same(document["progress"] == 1 and bool(document["results"]), state == "succeeded",
+                 "progress 1 and results")
             same(document["error"] is not None, state == "failed", "an error")
             good = job.body in ("good", "other") or (job.body == "no weights" and "given" not in job.query)
-            assert state == "canceled" or (state == "succeeded") == good or job.body == "slow", f"a job of {job.body} {state}"
+            assert (state == "canceled" or (state == "succeeded") == good
+                    or job.body == "slow"), f"a job of {job.body} {state}"
 
     def forget(self, identity):
         del self.jobs[identity]
@@ -99,7 +104,8 @@ class Model:
         if body == "slow":
             return body, scans.SLOW_QUERY
         query = {"kind": "recon"}
-        for name, values in (("dcf", ("given", "auto")), ("priority", ("urgent", "normal", "batch")), ("tolerance", ("1e-2", "1e-3")), ("deadline", ("3600",))):
+        for name, values in (("dcf", ("given", "auto")), ("priority", ("urgent", "normal", "batch")),
+                             ("tolerance", ("1e-2", "1e-3")), ("deadline", ("3600",))):
             if self.rng.random() < 0.3:
                 query[name] = self.rng.choice(values)
         return body, urllib.parse.urlencode(query)
@@ -107,7 +113,8 @@ class Model:
     def submit(self, who):
         (body, query), headers, statuses = self.body_and_query(), {}, [202]
         key = self.rng.choice("abcd") if self.rng.random() < 0.3 else None
-        before = next((identity for identity, job in self.jobs.items() if key and (job.owner, job.key) == (who, key)), None)
+        before = next((identity for identity, job in self.jobs.items() if key and (job.owner, job.key) == (who, key)),
+                      None)
         slow = body == "slow" or any(job.body == "slow" and not job.document for job in self.jobs.values())
         wait = self.rng.random() < 0.3 and not slow  # so that nobody waits behind one that takes seconds
         if key:
@@ -164,7 +171,9 @@ class Model:
     def delete(self, who):
         identity = self.some_job(who)
         job = self.jobs.get(identity)
-        statuses = [403] if ROLES[who] == "read" else [404] if not self.sees(who, job) else [204] if job.document else [204, 409]
+        statuses = [403] if ROLES[who] == "read" else [404] if not self.sees(who,
+                                                                             job) else [204] if job.document else [204,
+                                                                                                                   409]
         answer = self.ask(who, "DELETE", f"/v1/jobs/{identity}", "/v1/jobs/{id}", statuses=statuses)
         if answer.status == 204:
             self.forget(identity)
@@ -175,7 +184,8 @@ class Model:
         job = self.jobs.get(identity)
         statuses = [403] if ROLES[who] == "read" else [202] if self.sees(who, job) else [404]
         tolerance = self.rng.choice(["", "tolerance=1e-2"])
-        answer = self.ask(who, "POST", f"/v1/jobs/{identity}/resubmit?{tolerance}", "/v1/jobs/{id}/resubmit", b"", statuses=statuses)
+        answer = self.ask(who, "POST", f"/v1/jobs/{identity}/resubmit?{tolerance}", "/v1/jobs/{id}/resubmit", b"",
+                          statuses=statuses)
         if answer.status == 202:
             fresh = answer.json()["id"]
             same(answer.headers["location"], f"/v1/jobs/{fresh}", "Location")
@@ -200,8 +210,10 @@ class Model:
         assert answer.body.startswith(magic), answer.body[:8]
         tag = answer.headers["etag"]
         same(tag, job.tags.setdefault(form, tag), "the ETag of a result that was fetched before")
-        again = self.rng.choice([({"If-None-Match": tag}, 304), ({"Range": "bytes=1-3"}, 206), ({"If-Match": '"x"'}, 412), ({"Range": "bytes=99999999-"}, 416)])
-        part = self.ask(who, "GET", path, "/v1/jobs/{id}/results/{name}", headers={**headers, **again[0]}, statuses=[again[1]])
+        again = self.rng.choice([({"If-None-Match": tag}, 304), ({"Range": "bytes=1-3"}, 206),
+                                 ({"If-Match": '"x"'}, 412), ({"Range": "bytes=99999999-"}, 416)])
+        part = self.ask(who, "GET", path, "/v1/jobs/{id}/results/{name}", headers={**headers, **again[0]},
+                        statuses=[again[1]])
         if again[1] == 206:
             same(part.body, answer.body[1:4], "a range")
 
@@ -217,7 +229,8 @@ class Model:
             same(len(page["jobs"]), limit, "jobs of a full page")
         mine = [identity for identity, job in self.jobs.items() if self.sees(who, job)]
         same(sorted(job["id"] for job in seen), sorted(mine), f"jobs that {who} sees")
-        same([job["created"] for job in seen], sorted((job["created"] for job in seen), reverse=True), "order of the list")
+        same([job["created"] for job in seen], sorted((job["created"] for job in seen), reverse=True),
+             "order of the list")
         for job in seen:
             same(job["report"], {}, "report in a page")
             ended, known = job["state"] in FINAL, self.jobs[job["id"]].document
@@ -228,7 +241,8 @@ class Model:
         time.sleep(0.002)  # ended more than 0 s ago: before this millisecond
         admin = ROLES[who] == "admin"
         state = self.rng.choice(FINAL)
-        answer = self.ask(who, "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs", statuses=[200 if admin else 403])
+        answer = self.ask(who, "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs",
+                          statuses=[200 if admin else 403])
         if not admin:
             return
         removed = 0
@@ -248,7 +262,8 @@ class Model:
     def upload_begin(self, who):
         body, query = self.body_and_query()
         statuses = [201] if ROLES[who] != "read" else [403]
-        answer = self.ask(who, "POST", f"/v1/uploads?{query}", "/v1/uploads", b"", {**TUS, "Upload-Length": str(len(self.bodies[body]))}, statuses)
+        answer = self.ask(who, "POST", f"/v1/uploads?{query}", "/v1/uploads", b"",
+                          {**TUS, "Upload-Length": str(len(self.bodies[body]))}, statuses)
         if answer.status == 201:
             same(answer.headers["upload-offset"], "0", "offset of a new upload")
             self.uploads[answer.headers["location"].rsplit("/", 1)[1]] = Upload(who, body, query)
@@ -260,9 +275,11 @@ class Model:
     def upload_look(self, who):
         identity = self.some_upload(who)
         upload = self.uploads.get(identity)
-        answer = self.ask(who, "GET", f"/v1/uploads/{identity}", "/v1/uploads/{id}", statuses=[200 if self.sees(who, upload) else 404])
+        answer = self.ask(who, "GET", f"/v1/uploads/{identity}", "/v1/uploads/{id}",
+                          statuses=[200 if self.sees(who, upload) else 404])
         if answer.status == 200:
-            same((answer.json()["offset"], answer.json()["length"]), (upload.offset, len(self.bodies[upload.body])), "offset and length")
+            same((answer.json()["offset"], answer.json()["length"]), (upload.offset, len(self.bodies[upload.body])),
+                 "offset and length")
 
     def upload_append(self, who):
         identity = self.some_upload(who)
@@ -271,7 +288,8 @@ class Model:
         offset = upload.offset if upload else 0
         piece = data[offset:offset + self.rng.choice([1, 1000, len(data) // 3 + 1, len(data)])]
         headers, status = {**TUS, "Content-Type": "application/offset+octet-stream", "Upload-Offset": str(offset)}, 204
-        way = self.rng.choice(["plain", "plain", "plain", "checked", "wrong checksum", "wrong offset", "too much", "wrong type", "no version"])
+        way = self.rng.choice(["plain", "plain", "plain", "checked", "wrong checksum", "wrong offset", "too much",
+                               "wrong type", "no version"])
         if way in ("checked", "wrong checksum"):
             summed = hashlib.sha256(piece if way == "checked" else piece + b"x").digest()
             headers["Upload-Checksum"] = "sha256 " + base64.b64encode(summed).decode()
@@ -308,7 +326,8 @@ class Model:
             self.ask(who, "GET", f"/v1/uploads/{identity}", "/v1/uploads/{id}", statuses=[404])
 
     def run(self, steps):
-        ways = {self.submit: 8, self.look: 5, self.cancel: 4, self.delete: 3, self.resubmit: 2, self.result: 6, self.listing: 1, self.purge: 0.3,
+        ways = {self.submit: 8, self.look: 5, self.cancel: 4, self.delete: 3, self.resubmit: 2, self.result: 6,
+                self.listing: 1, self.purge: 0.3,
                 self.upload_begin: 2, self.upload_look: 2, self.upload_append: 6, self.upload_delete: 0.5}
         for _ in range(steps):
             who = self.rng.choices(list(ROLES), (5, 4, 1, 2))[0]
@@ -333,14 +352,17 @@ class Model:
 def tokens_of(folder):
     path, tokens = os.path.join(folder, "tokens"), {}
     for name, role in ROLES.items():
-        tokens[name] = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path], capture_output=True, text=True,
-                                      check=True).stdout.strip()
+        tokens[name] = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path],
+                                      capture_output=True, text=True, check=True).stdout.strip()
     return path, tokens
 
 
-EXPECTED = {("POST", "/v1/jobs", 200), ("POST", "/v1/jobs", 403), ("POST", "/v1/jobs/{id}/cancel", 202), ("POST", "/v1/jobs/{id}/cancel", 409),
-            ("DELETE", "/v1/jobs/{id}", 204), ("DELETE", "/v1/jobs/{id}", 404), ("POST", "/v1/jobs/{id}/resubmit", 202), ("DELETE", "/v1/jobs", 200),
-            ("GET", "/v1/jobs/{id}/results/{name}", 206), ("PATCH", "/v1/uploads/{id}", 204), ("PATCH", "/v1/uploads/{id}", 460)}
+EXPECTED = {("POST", "/v1/jobs", 200), ("POST", "/v1/jobs", 403), ("POST", "/v1/jobs/{id}/cancel", 202),
+            ("POST", "/v1/jobs/{id}/cancel", 409),
+            ("DELETE", "/v1/jobs/{id}", 204), ("DELETE", "/v1/jobs/{id}", 404), ("POST", "/v1/jobs/{id}/resubmit", 202),
+            ("DELETE", "/v1/jobs", 200),
+            ("GET", "/v1/jobs/{id}/results/{name}", 206), ("PATCH", "/v1/uploads/{id}", 204),
+            ("PATCH", "/v1/uploads/{id}", 460)}
 
 
 @test("random requests of four clients: each is answered as the model allows, and the daemon keeps nothing")
@@ -361,12 +383,14 @@ def sequences():
                     time.sleep(0.002)
                     model.ask("boss", "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs", statuses=[200])
                 for identity in list(model.uploads):
-                    model.ask("boss", "DELETE", f"/v1/uploads/{identity}", "/v1/uploads/{id}", headers=TUS, statuses=[204])
+                    model.ask("boss", "DELETE", f"/v1/uploads/{identity}", "/v1/uploads/{id}", headers=TUS,
+                              statuses=[204])
                 def left():
                     return {name for name in daemon.files() if "jobs.db" not in name} - empty
                 wait_until(lambda: not left(), f"files that nobody owns to go: {left()}")
             except AssertionError as error:
-                raise AssertionError(f"{error}\nSEQUENCES_SEED={SEED}, step {len(model.log)}; the last ones:\n" + "\n".join(model.log[-15:])) from error
+                raise AssertionError(f"{error}\nSEQUENCES_SEED={SEED}, step {len(model.log)}; the last ones:\n" +
+                                     "\n".join(model.log[-15:])) from error
             assert STEPS < 300 or EXPECTED <= model.seen, f"the sequence never saw {EXPECTED - model.seen}"
 
 

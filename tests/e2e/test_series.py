@@ -17,8 +17,8 @@ FRAMES, SPOKES, MATRIX = 8, 8, 32
 
 def simulate(name, *words):
     path = f"{FOLDER.name}/{name}.h5"
-    client(None, "simulate", "--trajectory", "golden", "--matrix", str(MATRIX), "--coils", "3", "--readouts", str(FRAMES * SPOKES),
-           "--motion", "1", *words, "--out", path)
+    client(None, "simulate", "--trajectory", "golden", "--matrix", str(MATRIX), "--coils", "3", "--readouts",
+           str(FRAMES * SPOKES), "--motion", "1", *words, "--out", path)
     return path
 
 
@@ -66,13 +66,15 @@ def together(daemon):
         assert error(images) < alone / 3, f"{method} {error(images):.3f}, adjoint {alone:.3f}"
         told = decisions(job)
         assert "mean of the series" in told["coils"]["reason"] and told["time"]["value"] == "repetition", told
-    assert np.array_equal(images_of(daemon, submitted(daemon, path, f"frames={FRAMES}&method=llr")), images), "different bytes"
+    assert np.array_equal(images_of(daemon, submitted(daemon, path, f"frames={FRAMES}&method=llr")),
+                          images), "different bytes"
 
 
 @test("cfl.tar: BART's image.hdr and image.cfl of a series, with npy's values")
 def bart(daemon):
     job = submitted(daemon, simulate("bart"), f"frames={FRAMES}&coils=adaptive&output=complex")
-    answer = daemon.get(f"/v1/jobs/{job['id']}/results/image", Accept="application/x-tar").expect(200, "application/x-tar")
+    answer = daemon.get(f"/v1/jobs/{job['id']}/results/image",
+                        Accept="application/x-tar").expect(200, "application/x-tar")
     with tarfile.open(fileobj=io.BytesIO(answer.body)) as archive:
         same(archive.getnames(), ["image.hdr", "image.cfl"], "members")
         header, data = (archive.extractfile(name).read() for name in archive.getnames())
@@ -87,8 +89,8 @@ def refused(daemon):
     path = simulate("refused")
     with open(path, "rb") as file:
         scan = file.read()
-    for query in ("frames=8&frame_readouts=8", "frame_by=time", "frame_window=2", "frames=0", "frames=2&averages=separate",
-                  "method=llr&frames=8&coils=none"):
+    for query in ("frames=8&frame_readouts=8", "frame_by=time", "frame_window=2", "frames=0",
+                  "frames=2&averages=separate", "method=llr&frames=8&coils=none"):
         problem = daemon.submit(scan, f"kind=recon&{query}").expect(400).json()
         same(problem["code"], "bad-parameter", query)
     for query in ("frames=65", "frame_readouts=65", "method=temporal-tv"):

@@ -62,7 +62,8 @@ def notify():
             wait_until(lambda: "RELOADING=1" in manager.read() and manager.read().count("READY=1") == 2, "the reload")
             assert manager.heard("MONOTONIC_USEC="), manager.read()
         wait_until(lambda: "STOPPING=1" in manager.read() and manager.heard("EXTEND_TIMEOUT_USEC="), "the stop")
-        same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
+        same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"],
+             "time to stop: drain-time and 30 s")
 
 
 @test("without a usable device READY is still sent: scans are accepted and kept, and /readyz says why")
@@ -75,7 +76,8 @@ def no_device():
                 answer.status = 200  # for the start, which waits for it
             return answer
 
-    with Manager() as manager, Kept(devices="gpu:7", environment={"NOTIFY_SOCKET": manager.path}, expect_trouble=True) as daemon:
+    with Manager() as manager, Kept(devices="gpu:7", environment={"NOTIFY_SOCKET": manager.path},
+                                    expect_trouble=True) as daemon:
         wait_until(lambda: "READY=1" in manager.read(), "readiness")
         assert "No worker is ready" in daemon.why, daemon.why
         same(daemon.submit(scans.radial().bytes(daemon.state)).status, 202, "status of a submission")
@@ -104,7 +106,8 @@ def reload():
             config.flush()
 
         write("queue-limit = 5\nlog-level = info\n")
-        with Daemon(devices="cpu", config=config.name, expect_trouble=True, environment={"NOTIFY_SOCKET": manager.path}) as daemon:
+        with Daemon(devices="cpu", config=config.name, expect_trouble=True,
+                    environment={"NOTIFY_SOCKET": manager.path}) as daemon:
             wait_until(lambda: manager.heard("READY=1"), "readiness")
             same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 5)
             write("queue-limit = 7\nlog-level = info\nhttp-threads = 2\n")
@@ -144,7 +147,8 @@ def handed():
                 finally:
                     subprocess.Popen = real
 
-        with Activated(devices="cpu", command=["bash", "-c", script, "bash"], environment={"FD": str(listening.fileno())}, listen="[::1]:9") as daemon:
+        with Activated(devices="cpu", command=["bash", "-c", script, "bash"],
+                       environment={"FD": str(listening.fileno())}, listen="[::1]:9") as daemon:
             same(daemon.port, port, "port")
             assert f" serves 127.0.0.1:{port}, " in daemon.read_log(), daemon.read_log()
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
@@ -154,7 +158,8 @@ def members(word):
     """The system calls of one of systemd's groups, or the call itself."""
     if not word.startswith("@"):
         return {word}
-    group = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
+    group = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True,
+                           check=True).stdout
     words = [line.strip() for line in group.splitlines()[1:]]
     return set().union(*(members(word) for word in words if word and not word.startswith("#")))
 
@@ -183,7 +188,8 @@ end = sys.argv.index("--")
 filter = ctypes.c_void_p(seccomp.seccomp_init({"kill": 0x80000000, "error": 0x00050001}[sys.argv[1]]))
 for name in sys.argv[2:end]:
     number = seccomp.seccomp_syscall_resolve_name(name.encode())
-    assert number in (-1, -10131) or seccomp.seccomp_rule_add(filter, 0x7fff0000, number, 0) in (0, -22), name  # not of this machine
+    # Of another architecture: -1, -10131.
+    assert number in (-1, -10131) or seccomp.seccomp_rule_add(filter, 0x7fff0000, number, 0) in (0, -22), name
 assert seccomp.seccomp_load(filter) == 0
 os.execv(sys.argv[end + 1], sys.argv[end + 1:])
 """
@@ -217,21 +223,25 @@ class Unready(Daemon):
 @test("a filter around the service that refuses the sandbox's system calls: they are named")
 def refused_calls():
     calls = unit_calls() - {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
-    for others, names in (("kill", r"seccomp \(\d+\), landlock_create_ruleset \(444\), landlock_add_rule \(445\), landlock_restrict_self \(446\)"),
+    for others, names in (("kill",
+                           r"seccomp \(\d+\), landlock_create_ruleset \(444\), landlock_add_rule \(445\), "
+                           r"landlock_restrict_self \(446\)"),
                           ("error", r"seccomp \(\d+\)")):
         command = [sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"]
         with Unready(devices="cpu", command=command, expect_trouble=True) as daemon:
             wait_until(lambda: daemon.get("/readyz") and "failed to start" in daemon.why, "the reason")
-            assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, which it needs to", daemon.why), daemon.why
+            assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, which it "
+                             f"needs to", daemon.why), daemon.why
 
 
 @test("a worker killed by a filter of system calls: the log reports it, and how to find the call")
 def killed_call():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         os.kill(daemon.worker(), signal.SIGSYS)
-        wait_until(lambda: re.search(r"worker 0 was killed by signal 31 \(Bad system call\): its own filter of system calls, or that of the "
-                                     r"service's unit or container, denied a call; `journalctl -k -g type=1326` shows which; restarting in [0-9.]+ s$",
-                                     daemon.read_log(), re.M), "the sentence")
+        sentence = (r"worker 0 was killed by signal 31 \(Bad system call\): its own filter of system calls, or that of "
+                    r"the service's unit or container, denied a call; `journalctl -k -g type=1326` shows which; "
+                    r"restarting in [0-9.]+ s$")
+        wait_until(lambda: re.search(sentence, daemon.read_log(), re.M), "the sentence")
 
 
 class Journal(Manager):
@@ -240,7 +250,8 @@ class Journal(Manager):
     def daemon(self, **options):
         stream = 'export JOURNAL_STREAM="$(stat -Lc %d:%i /dev/fd/2)"; exec "$@"'
         return Daemon(devices="cpu", command=["sh", "-c", stream, "sh"], environment={
-            "LD_PRELOAD": fault("journal"), "JOURNAL_SOCKET": self.path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}, **options)
+            "LD_PRELOAD": fault("journal"), "JOURNAL_SOCKET": self.path,
+            "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}, **options)
 
     def take(self, lines):
         self.told.append(dict(line.split("=", 1) for line in lines))
@@ -258,10 +269,13 @@ def journal_fields():
             failed = daemon.submit(scan, "kind=recon&group=nothing", X_Mrirecond_Client="mri2").expect(202).json()["id"]
             daemon.finish(done), daemon.finish(failed)
             wait_until(lambda: journal.of(JOB=failed, CODE="bad-parameter"), "the end of the job that fails")
-            assert any(f"job={failed} failed after" in message for message in journal.of(JOB=failed, CLIENT="mri2", CODE="bad-parameter", PRIORITY="6"))
-            wait_until(lambda: any("succeeded in" in message for message in journal.of(JOB=done, CLIENT="mri1")), "the end of the other")
+            assert any(f"job={failed} failed after" in message
+                       for message in journal.of(JOB=failed, CLIENT="mri2", CODE="bad-parameter", PRIORITY="6"))
+            wait_until(lambda: any("succeeded in" in message for message in journal.of(JOB=done, CLIENT="mri1")),
+                       "the end of the other")
             for message in ("accepted, recon", "begins on cpu", "audit: client=mri1"):
-                wait_until(lambda: any(message in told for told in journal.of(JOB=done, CLIENT="mri1")), f"the entry {message}")
+                wait_until(lambda: any(message in told for told in journal.of(JOB=done, CLIENT="mri1")),
+                           f"the entry {message}")
             same(journal.of(JOB=done, CLIENT="mri2"), [], "what of one job is another client's")
             daemon.get("/v1/jobs", Host="evil.example").problem(421, "misdirected")
             wait_until(lambda: journal.of(CODE="misdirected", PRIORITY="6"), "a refusal")
@@ -269,20 +283,24 @@ def journal_fields():
             same(daemon.read_log(), "", "what goes to stderr beside the journal")
             os.unlink(journal.path)
             daemon.run(scan)
-            wait_until(lambda: re.search(r"^<6>job=\w+ accepted", daemon.read_log(), re.M), "the line in the stream, where the journal takes nothing")
+            wait_until(lambda: re.search(r"^<6>job=\w+ accepted", daemon.read_log(), re.M),
+                       "the line in the stream, where the journal takes nothing")
 
 
 @test("log lines as JSON objects")
 def json_log():
     with Daemon(devices="cpu", log_format="json") as daemon:
         job = daemon.run(scans.radial().bytes(daemon.state))
-        daemon.finish(daemon.submit(scans.radial().bytes(daemon.state), "kind=recon&group=nothing").expect(202).json()["id"])
+        daemon.finish(daemon.submit(scans.radial().bytes(daemon.state),
+                                    "kind=recon&group=nothing").expect(202).json()["id"])
 
         def told():
             lines = [json.loads(line) for line in daemon.read_log().splitlines(True) if line.endswith("\n")]
             assert all({"time", "level", "message"} <= set(line) for line in lines), lines
-            about = [line["message"] for line in lines if line.get("job") == job["id"] and line.get("client") == "127.0.0.1"]
-            return (any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about)
+            about = [line["message"] for line in lines if line.get("job") == job["id"]
+                     and line.get("client") == "127.0.0.1"]
+            return (any(message.startswith("accepted") for message in about)
+                    and any("succeeded" in message for message in about)
                     and any(line.get("code") == "bad-parameter" for line in lines))
         wait_until(told, "both jobs' lines")
 
@@ -318,7 +336,8 @@ def file_size_limit():
 def cores(daemon):
     for pid in (daemon.process.pid, daemon.worker()):
         with open(f"/proc/{pid}/limits") as file:
-            same([line.split()[4:6] for line in file if line.startswith("Max core file size")], [["0", "0"]], f"limit of process {pid}")
+            same([line.split()[4:6] for line in file if line.startswith("Max core file size")], [["0", "0"]],
+                 f"limit of process {pid}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import scans
 from harness import BIN, Daemon, client, main, same, test
 
 FOLDER = tempfile.TemporaryDirectory()
-TRAJECTORIES = (("radial", 128), ("golden", 128), ("spiral", 128), ("stack-of-stars", 48), ("kooshball", 48), ("cones", 48))
+TRAJECTORIES = (("radial", 128), ("golden", 128), ("spiral", 128), ("stack-of-stars", 48), ("kooshball", 48),
+                ("cones", 48))
 
 
 def simulate(name, *words):
@@ -37,7 +38,8 @@ def submitted(daemon, path, query):
 def from_phantom(trajectory, matrix, query):
     def run(daemon):
         truth = f"{FOLDER.name}/{trajectory}-truth.npy"
-        path = simulate(trajectory, "--trajectory", trajectory, "--matrix", str(matrix), "--coils", "1", "--truth", truth)
+        path = simulate(trajectory, "--trajectory", trajectory, "--matrix", str(matrix), "--coils", "1", "--truth",
+                        truth)
         seen, _ = submitted(daemon, path, query)
         expected = np.abs(np.load(truth)).reshape(seen.shape[2:])
         # The mask: pixels inside the object, and one pixel around it.
@@ -60,14 +62,16 @@ for test_trajectory, test_matrix in TRAJECTORIES:
 @test("few spokes: iterative methods are closer to the phantom than the adjoint, and report their iterations")
 def iterative(daemon):
     truth = f"{FOLDER.name}/few-truth.npy"
-    path = simulate("few", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "20", "--noise", "0.005", "--truth", truth)
+    path = simulate("few", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "20", "--noise",
+                    "0.005", "--truth", truth)
     expected = np.abs(np.load(truth)).reshape(64, 64)
     errors = []
     for method in ("adjoint", "cg-sense", "l1-wavelet", "tv"):
         seen, job = submitted(daemon, path, f"kind=recon&method={method}")
         errors.append(scans.nrmse(seen[0, 0, 0], expected, np.ones((64, 64), bool), fit=True))
         decided = {entry["what"]: entry["value"] for entry in job["report"]["decisions"]}
-        same("lambda" in decided and decided.get("coils") == "sense", method != "adjoint", f"decisions of {method}: {decided}")
+        same("lambda" in decided and decided.get("coils") == "sense", method != "adjoint",
+             f"decisions of {method}: {decided}")
     assert all(error < errors[0] / 2 for error in errors[1:]), f"NRMSE of adjoint, cg-sense, l1-wavelet, tv: {errors}"
     problem = daemon.submit(b"scan", "kind=recon&iterations=5").expect(400).json()
     same(problem["code"], "bad-parameter", problem["detail"])
@@ -78,7 +82,8 @@ def coils_and_noise(daemon):
     errors = []
     for noise in ("0", "0.05"):
         truth = f"{FOLDER.name}/coils-truth.npy"
-        path = simulate(f"coils-{noise}", "--trajectory", "spiral", "--matrix", "96", "--coils", "8", "--noise", noise, "--truth", truth)
+        path = simulate(f"coils-{noise}", "--trajectory", "spiral", "--matrix", "96", "--coils", "8", "--noise", noise,
+                        "--truth", truth)
         seen, _ = submitted(daemon, path, "kind=recon&coils=none&output=complex")
         same(seen.shape, (1, 8, 1, 96, 96), "shape")
         expected = np.abs(np.load(truth)).reshape(96, 96)
@@ -90,7 +95,8 @@ def coils_and_noise(daemon):
 @test("the asymmetric phantom is not flipped")
 def asymmetric(daemon):
     truth = f"{FOLDER.name}/asymmetric-truth.npy"
-    path = simulate("asymmetric", "--trajectory", "radial", "--matrix", "96", "--coils", "1", "--phantom", "asymmetric", "--truth", truth)
+    path = simulate("asymmetric", "--trajectory", "radial", "--matrix", "96", "--coils", "1", "--phantom", "asymmetric",
+                    "--truth", truth)
     seen, _ = submitted(daemon, path, "kind=recon")
     expected = np.abs(np.load(truth)).reshape(96, 96)
     right = scans.nrmse(seen[0, 0, 0], expected, fit=True)
@@ -117,7 +123,8 @@ def cut_off():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     with tempfile.TemporaryDirectory() as folder:
-        words = [f"{BIN}/mrirecon", "simulate", "--trajectory", "radial", "--matrix", "64", "--coils", "8", "--out", f"{folder}/scan.h5"]
+        words = [f"{BIN}/mrirecon", "simulate", "--trajectory", "radial", "--matrix", "64", "--coils", "8", "--out",
+                 f"{folder}/scan.h5"]
         for limit in (1 << 10, 64 << 10, 512 << 10):  # in the file's header, in a batch of acquisitions, in a later one
             done = subprocess.run(words, preexec_fn=lambda: limited(limit), capture_output=True, text=True, timeout=120)
             same(done.returncode, 1, f"exit status ({done.stderr!r})")
@@ -129,7 +136,8 @@ def cut_off():
 
 @test("simulate refuses meaningless parameters with exit status 2, and leaves no file")
 def wrong():
-    for words in (["--trajectory", "nothing"], ["--matrix", "0"], ["--matrix", "x"], ["--coils", "0"], ["--nothing"], ["--noise", "-1"], ["--noise", "nan"]):
+    for words in (["--trajectory", "nothing"], ["--matrix", "0"], ["--matrix", "x"], ["--coils", "0"], ["--nothing"],
+                  ["--noise", "-1"], ["--noise", "nan"]):
         path = f"{FOLDER.name}/wrong.h5"
         done = client(None, "simulate", *words, "--out", path, check=False)
         same(done.returncode, 2, f"exit status of {words} ({done.stderr})")

@@ -17,13 +17,14 @@ BODY = scans.radial(seed=31).bytes(FOLDER.name)
 
 def tool(state, action):
     """Run --check-state or --repair-state; returns (exit status, output)."""
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), f"--{action}-state", "--state-dir", state], capture_output=True, text=True, timeout=SLOW)
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), f"--{action}-state", "--state-dir", state],
+                          capture_output=True, text=True, timeout=SLOW)
     return done.returncode, done.stdout + done.stderr
 
 
 def refused(state, says):
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", state], capture_output=True, text=True,
-                          timeout=SLOW)
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", state],
+                          capture_output=True, text=True, timeout=SLOW)
     assert done.returncode == 1 and says in done.stderr, (says, done)
 
 
@@ -76,12 +77,14 @@ def all_end(state, path, lost=()):
 @test("a sound folder: --check-state says so, --repair-state changes nothing; neither runs beside a daemon")
 def sound():
     _, path = damaged()
-    before = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True) if os.path.isfile(name)}
+    before = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True)
+              if os.path.isfile(name)}
     for action in ("check", "repair"):
         status, text = tool(path, action)
         same(status, 0, f"status ({text})")
         assert "is sound" in text, text
-    after = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True) if os.path.isfile(name)}
+    after = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True)
+             if os.path.isfile(name)}
     same(sorted(after), sorted(before), "files")
     same(after, before, "what the files hold")
     with Daemon() as daemon:
@@ -146,7 +149,8 @@ def nothing_left():
                 file.write(os.urandom(50000))
         before = sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results"))
         refused(path, "--repair-state")
-        same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before, "files after a refused start")
+        same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before,
+             "files after a refused start")
         owner = 12345 if os.geteuid() == 0 else os.geteuid()  # root repairs a folder that belongs to the service
         for each in everything(path):
             os.chown(each, owner, -1)
@@ -155,7 +159,8 @@ def nothing_left():
         same(status, 0, f"status of --repair-state ({text})")
         same([each for each in everything(path) if os.lstat(each).st_uid != owner], [], "files of another owner")
         found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
-        assert {identity + ".results" for identity in state.done} | {identity + ".scan" for identity in state.waiting} <= found, found
+        assert ({identity + ".results" for identity in state.done} |
+                {identity + ".scan" for identity in state.waiting} <= found), found
         with Daemon(state=path) as daemon:
             same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
 
@@ -176,14 +181,16 @@ def newer():
 def former_spellings():
     state, path = damaged()
     with sqlite3.connect(path + "/jobs.db") as db:
-        changed = db.execute("UPDATE job SET parameters = json_set(parameters, '$.width', '0', '$.oversampling', '0', '$.encoding', '-1')")
+        changed = db.execute("UPDATE job SET parameters = json_set(parameters, '$.width', '0', '$.oversampling', '0', "
+                             "'$.encoding', '-1')")
         same(changed.rowcount, len(state.done + state.waiting), "rows")
     db.close()
     all_end(state, path)
     with Daemon(state=path, keep_scans="all") as daemon:
         for identity in state.done + state.waiting:
             job = daemon.job(identity)
-            same([job["parameters"][name] for name in ("width", "oversampling", "encoding")], ["auto"] * 3, f"parameters of {identity}")
+            same([job["parameters"][name] for name in ("width", "oversampling", "encoding")], ["auto"] * 3,
+                 f"parameters of {identity}")
 
 
 @test("missing scans and results: found; repaired, jobs with scans run again, others fail with the reason")
@@ -214,7 +221,8 @@ TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-strea
 
 def begun(daemon, end):
     """A resumable upload of which `end` bytes have arrived."""
-    identity = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"].rsplit("/", 1)[1]
+    created = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))})
+    identity = created.expect(201).headers["location"].rsplit("/", 1)[1]
     daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[:end], {**TUS, "Upload-Offset": "0"}).expect(204)
     return identity
 
@@ -248,21 +256,25 @@ def uploads():
         assert (ids[name] in text) == (name not in ("sound", "leftover")), (name, text)
     with Daemon(state=path) as daemon:  # a start removes none of it
         assert "is damaged and stays" in daemon.read_log(), daemon.read_log()
-    assert os.path.getsize(f"{folder}/{ids['long']}") == 20000 + len(BODY) and os.path.exists(f"{folder}/{ids['note']}"), os.listdir(folder)
+    assert (os.path.getsize(f"{folder}/{ids['long']}") == 20000 + len(BODY)
+            and os.path.exists(f"{folder}/{ids['note']}")), os.listdir(folder)
     assert not os.path.exists(f"{folder}/{ids['leftover']}"), "the leftover was not removed"
 
     status, text = tool(path, "repair")
     same(status, 0, f"status of --repair-state ({text})")
     same(tool(path, "check")[0], 0, "status of --check-state afterwards")
     found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
-    same(found, {f"{ids[name]}.upload{ending}" for name in ("long", "note") for ending in ("", ".json")}, "what was kept aside")
+    same(found, {f"{ids[name]}.upload{ending}" for name in ("long", "note") for ending in ("", ".json")},
+         "what was kept aside")
     assert not glob.glob(path + "/jobs.db.damaged-*"), "a sound job store was rewritten"
     mode = os.stat(f"{folder}/{ids['open']}")
-    same((mode.st_mode & 0o777, os.stat(f"{folder}/{ids['open']}.json").st_uid), (0o600, os.stat(path).st_uid), "mode, and owner of the note")
+    same((mode.st_mode & 0o777, os.stat(f"{folder}/{ids['open']}.json").st_uid), (0o600, os.stat(path).st_uid),
+         "mode, and owner of the note")
     with Daemon(state=path) as daemon:
         for name in ("sound", "chunk", "open"):
             where = f"/v1/uploads/{ids[name]}"
-            same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "20000", f"Upload-Offset of {name}")
+            same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "20000",
+                 f"Upload-Offset of {name}")
             daemon.request("PATCH", where, BODY[20000:], {**TUS, "Upload-Offset": "20000"}).expect(204)
             same(daemon.finish(ids[name])["state"], "succeeded", f"state of {name}")
 
@@ -285,7 +297,8 @@ def overwritten_log():
         daemon.restart()
         there = {job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]}
         aside = {os.path.basename(path).split(".")[0]: path for path in found(daemon.state)}
-        assert there and len(aside) > 1, f"{len(there)} rows were left, {len(aside)} scans were set aside: nothing was lost"
+        assert (there
+                and len(aside) > 1), f"{len(there)} rows were left, {len(aside)} scans were set aside: nothing was lost"
         same(sorted(there) + sorted(aside), sorted(ids), "jobs that are there, and scans kept aside")
         log = next(line for line in daemon.read_log().splitlines() if "found-" in line)
         assert f"{len(aside)} scans and 0 results without a job" in log and "README" in log, log
@@ -303,12 +316,14 @@ def overwritten_log():
         old = os.path.dirname(path)
         os.rename(old, os.path.dirname(old) + "/found-1000")  # of 1970
         daemon.restart()
-        wait_until(lambda: not found(daemon.state) and daemon.metrics()["mrirecond_found_files"] == 0, "what was kept aside for more than 30 days to be removed")
+        wait_until(lambda: not found(daemon.state) and daemon.metrics()["mrirecond_found_files"] == 0,
+                   "what was kept aside for more than 30 days to be removed")
 
 
 @test("leftovers after a clean stop are removed; after a kill they are set aside, but not incomplete uploads")
 def leftovers():
-    names = {f"{number}.part" if part else number: part for number, part in (("01m000000000000000000000aa", False), ("01m000000000000000000000bb", True))}
+    names = {f"{number}.part" if part else number: part for number,
+             part in (("01m000000000000000000000aa", False), ("01m000000000000000000000bb", True))}
     for clean in (True, False):
         with Daemon(expect_trouble=True) as daemon:
             daemon.run(BODY)
@@ -322,7 +337,8 @@ def leftovers():
                     file.write(BODY)
             assert ("removes them" if clean else "sets them aside") in tool(daemon.state, "check")[1]
             daemon.restart()
-            same([os.path.basename(path) for path in found(daemon.state)], [] if clean else ["01m000000000000000000000aa.scan"], "what is kept aside")
+            same([os.path.basename(path) for path in found(daemon.state)], [] if clean
+                 else ["01m000000000000000000000aa.scan"], "what is kept aside")
             same(os.listdir(daemon.state + "/spool"), [], "files of the spool")
 
 

@@ -22,8 +22,10 @@ from harness import BIN, Daemon, Response, client, main, same, test, wait_until
 def certificate(folder, name):
     """A certificate for localhost, and its key."""
     paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "60",
-                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]],
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "60",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0],
+                    "-keyout", paths[1]],
                    check=True, capture_output=True)
     return paths
 
@@ -37,21 +39,29 @@ def outside():
         state = os.path.join(folder, "state")
 
         def start(*options):
-            return subprocess.run([os.path.join(BIN, "mrirecond"), *options], capture_output=True, text=True, timeout=120)
+            return subprocess.run([os.path.join(BIN, "mrirecond"), *options], capture_output=True, text=True,
+                                  timeout=120)
 
-        for options in ([], ["--tokens", tokens], ["--tls-certificate", crt, "--tls-key", key], ["--tls-certificate", crt, "--tokens", tokens],
-                        ["--tls-certificate", key, "--tls-key", key], ["--tls-certificate", crt, "--tls-key", certificate(folder, "two")[1]],
+        for options in ([], ["--tokens", tokens], ["--tls-certificate", crt, "--tls-key", key],
+                        ["--tls-certificate", crt, "--tokens", tokens],
+                        ["--tls-certificate", key, "--tls-key", key],
+                        ["--tls-certificate", crt, "--tls-key", certificate(folder, "two")[1]],
                         ["--tokens", os.path.join(folder, "none")]):
             options = ["--listen", "0.0.0.0:0", "--state-dir", state, *options]
             done = start(*options)
             same(done.returncode, 1, f"exit status with {options}")
             assert " error: " in done.stderr, done.stderr
             checked = start("--check-config", *options)
-            same((checked.returncode, checked.stdout), (2, ""), f"exit status and output of --check-config with {options}")
-            same(checked.stderr.removeprefix("mrirecond: "), done.stderr.split(" error: ")[1], "what --check-config says")
-        for options in (["--devices", "gpu"], ["--listen", "here"], ["--queue-limit", "many"], ["--worker", folder + "/none"]):
-            same(start("--check-config", "--state-dir", state, *options).returncode, 2, f"exit status of --check-config with {options}")
-        sound = start("--check-config", "--listen", "0.0.0.0:0", "--state-dir", state, "--tls-certificate", crt, "--tls-key", key, "--tokens", tokens)
+            same((checked.returncode, checked.stdout), (2, ""),
+                 f"exit status and output of --check-config with {options}")
+            same(checked.stderr.removeprefix("mrirecond: "), done.stderr.split(" error: ")[1],
+                 "what --check-config says")
+        for options in (["--devices", "gpu"], ["--listen", "here"], ["--queue-limit", "many"],
+                        ["--worker", folder + "/none"]):
+            same(start("--check-config", "--state-dir", state, *options).returncode, 2,
+                 f"exit status of --check-config with {options}")
+        sound = start("--check-config", "--listen", "0.0.0.0:0", "--state-dir", state, "--tls-certificate", crt,
+                      "--tls-key", key, "--tokens", tokens)
         same((sound.returncode, sound.stderr), (0, ""), "exit status and errors of --check-config with what is right")
         assert not os.path.exists(state), "the state folder was created"
 
@@ -79,7 +89,8 @@ def tls():
 
             def request(self, method, path, body=None, headers=None, timeout=120):
                 context = ssl.create_default_context(cafile=self.trust)
-                asked = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data=body, method=method, headers=headers or {})
+                asked = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data=body, method=method,
+                                               headers=headers or {})
                 with urllib.request.urlopen(asked, context=context, timeout=timeout) as answer:
                     return Response(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
 
@@ -90,11 +101,15 @@ def tls():
             out = os.path.join(daemon.state, "image.npy")
             client(daemon, "submit", path, "--out", out, "--cacert", first[0])
             assert os.path.getsize(out) > 0
-            for address, words, says in ((daemon.url, (), r"not trusted by this machine .*--cacert FILE or MRIRECON_CACERT"),
-                                         (daemon.url, ("--cacert", second[0]), r"is not signed by any in \S+second\.crt"),
+            for address, words, says in ((daemon.url, (),
+                                          r"not trusted by this machine .*--cacert FILE or MRIRECON_CACERT"),
+                                         (daemon.url, ("--cacert", second[0]),
+                                          r"is not signed by any in \S+second\.crt"),
                                          (daemon.url, ("--cacert", first[0] + "s"), r"first\.crts, from --cacert"),
-                                         (daemon.url.replace("127.0.0.1", "other.localhost"), ("--cacert", first[0]), r"is for another name .*other\.localhost"),
-                                         (daemon.url.replace("https:", "http:"), (), r"received plain HTTP: use an address that begins with https://")):
+                                         (daemon.url.replace("127.0.0.1", "other.localhost"), ("--cacert", first[0]),
+                                          r"is for another name .*other\.localhost"),
+                                         (daemon.url.replace("https:", "http:"), (),
+                                          r"received plain HTTP: use an address that begins with https://")):
                 distrusted = client(None, "list", "--server", address, *words, check=False)
                 same(distrusted.returncode, 1, "exit status without trust")
                 assert re.search(says, distrusted.stderr), distrusted.stderr
@@ -103,21 +118,29 @@ def tls():
                 plain.request(method, "/v1/jobs", body=body)
                 answer = plain.getresponse()
                 problem = json.load(answer)
-                same((answer.status, answer.getheader("Connection"), problem["code"]), (400, "close", "bad-request"), f"the answer to a plain {method}")
+                same((answer.status, answer.getheader("Connection"), problem["code"]), (400, "close", "bad-request"),
+                     f"the answer to a plain {method}")
                 assert "begins with https://" in problem["detail"], problem
                 plain.close()
             old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max", "1.2"]
             same(subprocess.run(old, capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
             # By a client that would accept anything.
             for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):
-                anything = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
-                same(subprocess.run(anything, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, spoken, f"whether {version} is spoken")
-            for suite, taken in (("ECDHE-ECDSA-AES128-SHA", False), ("ECDHE-ECDSA-AES256-SHA", False), ("ECDHE-ECDSA-AES128-SHA256", False),
-                                 ("ECDHE-ECDSA-AES256-SHA384", False), ("ECDHE-ECDSA-AES128-CCM", False), ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+                anything = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect",
+                            f"127.0.0.1:{daemon.port}"]
+                same(subprocess.run(anything, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, spoken,
+                     f"whether {version} is spoken")
+            for suite, taken in (("ECDHE-ECDSA-AES128-SHA", False), ("ECDHE-ECDSA-AES256-SHA", False),
+                                 ("ECDHE-ECDSA-AES128-SHA256", False),
+                                 ("ECDHE-ECDSA-AES256-SHA384", False), ("ECDHE-ECDSA-AES128-CCM", False),
+                                 ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
                                  ("ECDHE-ECDSA-AES256-GCM-SHA384", True), ("ECDHE-ECDSA-CHACHA20-POLY1305", True)):
-                offered = ["openssl", "s_client", "-tls1_2", "-cipher", suite + ":@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
-                same(subprocess.run(offered, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, taken, f"whether {suite} is taken")
-            connected = http.client.HTTPSConnection("127.0.0.1", daemon.port, context=ssl.create_default_context(cafile=first[0]))
+                offered = ["openssl", "s_client", "-tls1_2", "-cipher", suite + ":@SECLEVEL=0", "-connect",
+                           f"127.0.0.1:{daemon.port}"]
+                same(subprocess.run(offered, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, taken,
+                     f"whether {suite} is taken")
+            connected = http.client.HTTPSConnection("127.0.0.1", daemon.port,
+                                                    context=ssl.create_default_context(cafile=first[0]))
             connected.request("GET", "/livez")
             connected.getresponse().read()
             with open(crt, "w") as file:
@@ -140,11 +163,12 @@ def tls():
             daemon.request("GET", "/livez").expect(200)
 
 
-@test("an expired certificate, a wrong key, or a readable key replaces no good one; without one no start")
+@test("an expired certificate, a wrong key or a readable key replaces no good one; without one the start fails")
 def ended():
     with tempfile.TemporaryDirectory() as folder:
         good, over, other = (certificate(folder, name) for name in ("good", "over", "other"))
-        subprocess.run(["openssl", "x509", "-in", over[0], "-signkey", over[1], "-days", "-1", "-out", over[0] + ".new"], check=True, capture_output=True)
+        subprocess.run(["openssl", "x509", "-in", over[0], "-signkey", over[1], "-days", "-1", "-out",
+                        over[0] + ".new"], check=True, capture_output=True)
         os.rename(over[0] + ".new", over[0])
         crt, key, private = (os.path.join(folder, name) for name in ("now.crt", "now.key", "private"))
         shutil.copy(good[0], private)
@@ -153,7 +177,8 @@ def ended():
 
         class Encrypted(Daemon):
             def request(self, method, path, body=None, headers=None, timeout=120):
-                connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
+                connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout,
+                                                         context=ssl._create_unverified_context())
                 connection.request(method, path, body, headers or {})
                 answer = connection.getresponse()
                 shown[:] = [ssl.DER_cert_to_PEM_cert(connection.sock.getpeercert(True))]
@@ -172,16 +197,20 @@ def ended():
             end = daemon.metrics()["mrirecond_tls_certificate_expiry_timestamp_seconds"]
             assert 59 * 86400 < end - time.time() <= 60 * 86400, end
             assert "the certificate ends" not in daemon.read_log(), daemon.read_log()
-            for pair, said in ((over, "an expired certificate"), ((good[0], other[1]), "does not belong to the certificate"), ((good[0], good[0]), "every user of this machine can read"),
+            for pair, said in ((over, "an expired certificate"),
+                               ((good[0], other[1]), "does not belong to the certificate"),
+                               ((good[0], good[0]), "every user of this machine can read"),
                                ((good[0], private), "no key in PEM")):
                 install(*pair)
                 daemon.process.send_signal(signal.SIGHUP)
-                wait_until(lambda: any("the old certificate stays" in line and said in line for line in daemon.read_log().splitlines()), f"a word: {said}")
+                wait_until(lambda: any("the old certificate stays" in line and said in line
+                                       for line in daemon.read_log().splitlines()), f"a word: {said}")
                 daemon.request("GET", "/livez").expect(200)
                 same(shown[0].split(), text(good[0]).split(), "the certificate that is shown")
         install(*over)
         with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key) as daemon:
-            assert "warning: the certificate ended 24 hours ago: clients refuse it" in daemon.read_log(), daemon.read_log()
+            assert ("warning: the certificate ended 24 hours ago: clients refuse it"
+                    in daemon.read_log()), daemon.read_log()
 
 
 @test("replaced certificates are freed with their last connection: 300 reloads do not grow the service")
@@ -204,7 +233,8 @@ def many_reloads():
                     connection.close()
 
             def connected(self, timeout=120):
-                return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
+                return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout,
+                                                   context=ssl._create_unverified_context())
 
             def reload(self, count):
                 for _ in range(count):
@@ -217,8 +247,10 @@ def many_reloads():
                     return int(file.read().split()[1]) * 4096
 
         # Otherwise a sanitizer keeps freed memory.
-        frees = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"}
-        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, header_timeout=600, idle_timeout=600, environment=frees) as daemon:
+        frees = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") +
+                 ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"}
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, header_timeout=600, idle_timeout=600,
+                       environment=frees) as daemon:
             held = daemon.connected()
             held.request("GET", "/livez")
             same(held.getresponse().read() != b"", True, "an answer")

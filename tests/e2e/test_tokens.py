@@ -73,11 +73,15 @@ def by_client(daemon):
 def malformed_tokens(daemon):
     with open(daemon.tokens) as file:
         line = file.readline()
-    for wrong, says in ((None, r"--token-file FILE, or MRIRECON_TOKEN"), ("Basic " + base64.b64encode(b"alice:secret").decode(), r"other schemes, such as Basic"),
-                        ("Bearer mrt_" + "0" * 64, r"revoked, or belong to another service"), ("Bearer " + line.split()[2], r"looks like a hash"),
-                        ('Bearer "' + daemon.token["read"] + '"', r"does not look like one: mrt_ and 64 hexadecimal digits, without quotes"),
+    for wrong, says in ((None, r"--token-file FILE, or MRIRECON_TOKEN"),
+                        ("Basic " + base64.b64encode(b"alice:secret").decode(), r"other schemes, such as Basic"),
+                        ("Bearer mrt_" + "0" * 64, r"revoked, or belong to another service"),
+                        ("Bearer " + line.split()[2], r"looks like a hash"),
+                        ('Bearer "' + daemon.token["read"] + '"',
+                         r"does not look like one: mrt_ and 64 hexadecimal digits, without quotes"),
                         ("Bearer " + daemon.token["read"][:-1], r"does not look like one")):
-        problem = daemon.request("GET", "/v1/jobs", headers={"Authorization": wrong} if wrong else {}).problem(401, "unauthorized")
+        problem = daemon.request("GET", "/v1/jobs", headers={"Authorization": wrong} if wrong
+                                 else {}).problem(401, "unauthorized")
         assert re.search(says, problem["detail"]), problem
         assert not wrong or wrong.split()[1].strip('"')[4:12] not in problem["detail"], problem
 
@@ -85,7 +89,8 @@ def malformed_tokens(daemon):
 @test("the client names the error in a token file")
 def token_files(daemon):
     token = os.path.join(daemon.state, "token")
-    for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: spaces or quotes"),
+    for text, says in (("", "There is no token in the first line of"),
+                       ("one read 1234\n", "more than a token: spaces or quotes"),
                        ("-----BEGIN PRIVATE KEY-----\n", "more than a token"), ("mrt_12\n", "does not look like one")):
         with open(token, "w") as file:
             file.write(text)

@@ -29,8 +29,8 @@ def commands():
         script = "set -e -o pipefail\n" + "".join(f"echo '==== block {i}'\n{block}" for i, block in enumerate(BLOCKS))
         script = script.replace("127.0.0.1:8080", f"127.0.0.1:{free_port()}")
         environment = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}")
-        shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                 text=True, start_new_session=True)
+        shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             out, err = shell.communicate(timeout=2 * SLOW)
         finally:
@@ -58,13 +58,15 @@ def data_script():
         script = next(block for block in re.findall(r"```python\n(.*?)```", data_page.read(), re.S) if "h5py" in block)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["/usr/bin/python3", "-c", script], cwd=folder, check=True)
-        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--in", "scan.h5", "--out", "image.npy", "--report", "report.json"],
+        subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--in", "scan.h5", "--out", "image.npy",
+                        "--report", "report.json"],
                        cwd=folder, check=True)
         image = numpy.load(f"{folder}/image.npy").squeeze()
         y, x = numpy.mgrid[-64:64, -64:64]
         distance = numpy.hypot(x, y) / (0.2 * 128)
         # The projection of a ball: 2 sqrt(1 - distance^2) inside the radius, nothing outside.
-        assert image[distance < 0.3].min() > 5 * image[distance > 1.2].max(), "the image is not the ball that was written"
+        assert image[distance < 0.3].min() > 5 * image[distance > 1.2].max(), \
+            "the image is not the ball that was written"
 
 
 if __name__ == "__main__":

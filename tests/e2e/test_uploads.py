@@ -20,7 +20,8 @@ def scan(daemon, seed=1):
 
 
 def create(daemon, body, query="kind=recon", **headers):
-    answer = daemon.request("POST", f"/v1/uploads?{query}", headers={**TUS, "Upload-Length": str(len(body)), **headers}).expect(201)
+    answer = daemon.request("POST", f"/v1/uploads?{query}",
+                            headers={**TUS, "Upload-Length": str(len(body)), **headers}).expect(201)
     same(answer.headers["tus-resumable"], "1.0.0")
     assert answer.headers["upload-expires"].endswith(" GMT"), answer.headers
     return answer.headers["location"]
@@ -64,7 +65,8 @@ def pieces(daemon):
     same(where, f"/v1/uploads/{identity}")
     same(answer.headers["content-location"], f"/v1/jobs/{identity}")
     job = daemon.finish(identity)
-    same((job["state"], job["parameters"]["tolerance"], job["bytes"], job["priority"]), ("succeeded", 1e-4, len(body), "batch"))
+    same((job["state"], job["parameters"]["tolerance"], job["bytes"], job["priority"]),
+         ("succeeded", 1e-4, len(body), "batch"))
     # For a client that missed the last answer.
     same(offset_of(daemon, where), len(body), "offset of an upload that is a job")
     same(os.listdir(os.path.join(daemon.state, "uploads")), [], "files of uploads")
@@ -83,11 +85,15 @@ def options(daemon):
 @test("every answer has the version of tus; refusals of another version state it")
 def version(daemon):
     where = create(daemon, b"x" * 10)
-    for method, headers, status in (("PATCH", {"Upload-Offset": "0", **BYTES}, 412), ("HEAD", {"Tus-Resumable": "0.2.2"}, 412), ("HEAD", {}, 200),
-                                    ("DELETE", {"Tus-Resumable": "2"}, 412), ("PATCH", {**TUS, "Upload-Offset": "5", **BYTES}, 409),
-                                    ("PATCH", {**TUS, "Upload-Offset": "0"}, 415), ("DELETE", TUS, 204), ("HEAD", TUS, 404)):
+    for method, headers, status in (("PATCH", {"Upload-Offset": "0", **BYTES}, 412),
+                                    ("HEAD", {"Tus-Resumable": "0.2.2"}, 412), ("HEAD", {}, 200),
+                                    ("DELETE", {"Tus-Resumable": "2"}, 412),
+                                    ("PATCH", {**TUS, "Upload-Offset": "5", **BYTES}, 409),
+                                    ("PATCH", {**TUS, "Upload-Offset": "0"}, 415), ("DELETE", TUS, 204),
+                                    ("HEAD", TUS, 404)):
         answer = daemon.request(method, where, headers=headers).expect(status)
-        same((answer.headers.get("tus-resumable"), answer.headers.get("tus-version")), ("1.0.0", "1.0.0" if status == 412 else None), f"{method} {headers}")
+        same((answer.headers.get("tus-resumable"), answer.headers.get("tus-version")),
+             ("1.0.0", "1.0.0" if status == 412 else None), f"{method} {headers}")
 
 
 @test("the metadata of a creation are returned until the upload is a job")
@@ -98,7 +104,8 @@ def metadata(daemon):
     assert "upload-metadata" not in append(daemon, where, 0, b"x").expect(204).headers
     assert "upload-metadata" not in daemon.request("HEAD", create(daemon, b"x" * 10), headers=TUS).expect(200).headers
     for wrong in ("x" * 4097, "caf\xe9"):
-        daemon.request("POST", "/v1/uploads", headers={**TUS, "Upload-Length": "10", "Upload-Metadata": wrong}).problem(400, "bad-request")
+        daemon.request("POST", "/v1/uploads",
+                       headers={**TUS, "Upload-Length": "10", "Upload-Metadata": wrong}).problem(400, "bad-request")
 
 
 @test("X-HTTP-Method-Override in a POST sets the method for uploads; elsewhere it is ignored")
@@ -107,12 +114,14 @@ def override(daemon):
     headers = {**TUS, **BYTES, "Upload-Offset": "0", "X-HTTP-Method-Override": "PATCH"}
     same(daemon.request("POST", where, b"xxx", headers).expect(204).headers["upload-offset"], "3", "Upload-Offset")
     daemon.request("POST", where, headers={**TUS, "X-HTTP-Method-Override": "PUT"}).problem(405, "method-not-allowed")
-    daemon.request("PATCH", where, b"x", {**headers, "X-HTTP-Method-Override": "DELETE", "Upload-Offset": "3"}).expect(204)
+    daemon.request("PATCH", where, b"x", {**headers, "X-HTTP-Method-Override": "DELETE",
+                                          "Upload-Offset": "3"}).expect(204)
     same(offset_of(daemon, where), 4, "offset")
     daemon.request("POST", where, headers={**TUS, "X-HTTP-Method-Override": "DELETE"}).expect(204)
     daemon.request("HEAD", where, headers=TUS).expect(404)
     job = daemon.run(scan(daemon))["id"]
-    daemon.request("POST", f"/v1/jobs/{job}", headers={"X-HTTP-Method-Override": "DELETE"}).problem(405, "method-not-allowed")
+    daemon.request("POST", f"/v1/jobs/{job}",
+                   headers={"X-HTTP-Method-Override": "DELETE"}).problem(405, "method-not-allowed")
 
 
 @test("a broken connection keeps the received bytes; the upload continues from there")
@@ -120,13 +129,15 @@ def broken(daemon):
     body = scan(daemon, 2)
     where = create(daemon, body)
     with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
-        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Content-Length": len(body)}.items())
+        head = "".join(f"{name}: {value}\r\n" for name,
+                       value in {**TUS, **BYTES, "Upload-Offset": 0, "Content-Length": len(body)}.items())
         connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[:20000])
         wait_until(lambda: offset_of(daemon, where) == 20000, "the bytes to arrive")
         append(daemon, where, 20000, body[20000:]).problem(423, "upload-locked")
     wait_until(lambda: append(daemon, where, 20000, b"").status == 204, "the lock to be gone")
     same(offset_of(daemon, where), 20000)
-    same(daemon.finish(append(daemon, where, 20000, body[20000:]).expect(204).headers["x-job-id"])["state"], "succeeded")
+    same(daemon.finish(append(daemon, where, 20000, body[20000:]).expect(204).headers["x-job-id"])["state"],
+         "succeeded")
 
 
 @test("a wrong offset is a conflict and changes nothing")
@@ -157,7 +168,8 @@ def checksums(daemon):
     same(offset_of(daemon, where), 4000, "offset after a wrong Content-Digest")
     append(daemon, where, 4000, body[4000:5000], **{"Content-Digest": content(body[4000:5000])}).expect(204)
     rest = body[5000:]
-    same(daemon.finish(append(daemon, where, 5000, rest, **checksum("sha256", rest)).expect(204).headers["x-job-id"])["state"],
+    same(daemon.finish(append(daemon, where, 5000, rest,
+                              **checksum("sha256", rest)).expect(204).headers["x-job-id"])["state"],
          "succeeded")
 
 
@@ -173,8 +185,10 @@ def too_many(daemon):
 def chunked(daemon, where, body, piece):
     """The status line of a PATCH at 0, sent in chunks of `piece` bytes without an announced length."""
     with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
-        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
-        pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at:at + piece]), body[at:at + piece]) for at in range(0, len(body), piece))
+        head = "".join(f"{name}: {value}\r\n" for name,
+                       value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
+        pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at:at + piece]), body[at:at + piece])
+                          for at in range(0, len(body), piece))
         connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + pieces + b"0\r\n\r\n")
         return connection.recv(200).split(b"\r\n")[0]
 
@@ -185,7 +199,8 @@ def too_many_is_no_job():
         body = scan(daemon)
         refused, whole = lasting(daemon, create(daemon, body)), lasting(daemon, create(daemon, body))
         assert b" 413 " in chunked(daemon, refused, body + b"EXTRA", len(body))
-        wait_until(lambda: daemon.request("HEAD", refused, headers=TUS).headers.get("upload-offset") in ("0", None), "the chunk to be dropped")
+        wait_until(lambda: daemon.request("HEAD", refused, headers=TUS).headers.get("upload-offset") in ("0", None),
+                   "the chunk to be dropped")
         assert b" 204 " in chunked(daemon, whole, body, 5000)
         wait_until(lambda: daemon.request("HEAD", refused, headers=TUS).status == 404, "the upload to expire")
         same([job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]], [whole.rsplit("/", 1)[1]], "jobs")
@@ -200,7 +215,8 @@ def lasting(daemon, where):
 
 
 def begin(daemon, length, client):
-    return daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})
+    return daemon.request("POST", "/v1/uploads?kind=recon",
+                          headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})
 
 
 @test("a client may have 256 unfinished uploads, across restarts; another client may still create one")
@@ -239,10 +255,12 @@ def reservation():
 
         def reserved():
             where = lasting(daemon, begin(daemon, 1000000, "empty").expect(201).headers["location"])
-            seen = os.stat(path(where)).st_blocks * 512, append(daemon, where, 0, bytes(50000)).status, daemon.submit(body).status
+            seen = os.stat(path(where)).st_blocks * 512, append(daemon, where, 0,
+                                                                bytes(50000)).status, daemon.submit(body).status
             lasting(daemon, where)
             return where, seen[0] >= 1000000, *seen[1:]
-        where, *seen = while_reserved(reserved, lambda where, *_: daemon.request("DELETE", where, headers=TUS).expect(204))
+        where, *seen = while_reserved(reserved, lambda where,
+                                      *_: daemon.request("DELETE", where, headers=TUS).expect(204))
         same(seen, [True, 204, 507], "whether blocks were reserved, statuses of an append and of a submission")
         wait_until(lambda: used(daemon) == 50000, "the reservation to end")
         assert os.stat(path(where)).st_blocks * 512 < 100000, "the blocks are still allocated"
@@ -255,14 +273,17 @@ def reservation():
             refused = append(daemon, where, 50000, bytes(100)).status
             daemon.request("DELETE", other, headers=TUS).expect(204)
             return refused, offset_of(daemon, where)
-        same(while_reserved(another, lambda *_: None), (507, 50000), "status of an append that has no room, and the offset")
+        same(while_reserved(another, lambda *_: None), (507, 50000),
+             "status of an append that has no room, and the offset")
 
         def taken_again():
             offset = offset_of(daemon, where)
             return append(daemon, where, offset, bytes(100)).status, used(daemon), offset_of(daemon, where) - offset
-        same(while_reserved(taken_again, lambda *_: None), (204, 1000000, 100), "status, bytes counted, and how far the offset moved")
+        same(while_reserved(taken_again, lambda *_: None), (204, 1000000, 100),
+             "status, bytes counted, and how far the offset moved")
         os.utime(path(where), (time.time() - 8, time.time() - 8))
-        wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0, "the upload to expire")
+        wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0,
+                   "the upload to expire")
 
 
 def while_reserved(look, undo):
@@ -291,9 +312,12 @@ def creation(daemon):
     before = used(daemon)
     daemon.request("POST", "/v1/uploads?kind=recon", headers={"Upload-Length": "5"}).problem(412, "tus-version")
     daemon.request("POST", "/v1/uploads?kind=recon", headers=TUS).problem(411, "length-required")
-    daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": "0"}).problem(411, "length-required")
-    daemon.request("POST", "/v1/uploads?kind=nothing", headers={**TUS, "Upload-Length": "5"}).problem(400, "unknown-kind")
-    daemon.request("POST", "/v1/uploads?tolerance=9", headers={**TUS, "Upload-Length": "5"}).problem(400, "bad-parameter")
+    daemon.request("POST", "/v1/uploads?kind=recon",
+                   headers={**TUS, "Upload-Length": "0"}).problem(411, "length-required")
+    daemon.request("POST", "/v1/uploads?kind=nothing",
+                   headers={**TUS, "Upload-Length": "5"}).problem(400, "unknown-kind")
+    daemon.request("POST", "/v1/uploads?tolerance=9",
+                   headers={**TUS, "Upload-Length": "5"}).problem(400, "bad-parameter")
     daemon.request("POST", "/v1/uploads", b"bytes", {**TUS, "Upload-Length": "5"}).problem(400, "bad-request")
     daemon.request("POST", "/v1/uploads", headers={**TUS, "Upload-Length": str(10**15)}).problem(413, "body-too-large")
     same(used(daemon), before, "reserved bytes")
@@ -320,9 +344,11 @@ def killed():
         append(daemon, plain, 0, body[:30000]).expect(204)
         append(daemon, checked, 0, body[:10000], **checksum("sha1", body[:10000])).expect(204)
         with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
-            head = {**TUS, **BYTES, "Upload-Offset": 10000, "Content-Length": len(body) - 10000, **checksum("sha1", body[10000:])}
+            head = {**TUS, **BYTES, "Upload-Offset": 10000, "Content-Length": len(body) - 10000,
+                    **checksum("sha1", body[10000:])}
             head = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-            connection.sendall(f"PATCH {checked} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[10000:40000])
+            connection.sendall(f"PATCH {checked} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() +
+                               body[10000:40000])
             path = os.path.join(daemon.state, "uploads", checked.rsplit("/", 1)[1])
             wait_until(lambda: os.path.getsize(path) == 40000, "the bytes to be on the disk")
             same(offset_of(daemon, checked), 10000, "Upload-Offset of bytes whose checksum is not known yet")
@@ -335,7 +361,8 @@ def killed():
         same(offset_of(daemon, checked), 10000)
         same(daemon.finish(complete.rsplit("/", 1)[1])["state"], "succeeded")
         for where, offset in ((plain, 30000), (checked, 10000)):
-            job = append(daemon, where, offset, body[offset:], **checksum("sha256", body[offset:])).expect(204).headers["x-job-id"]
+            job = append(daemon, where, offset, body[offset:],
+                         **checksum("sha256", body[offset:])).expect(204).headers["x-job-id"]
             same(daemon.finish(job)["state"], "succeeded")
         wait_until(lambda: used(daemon) == 0, "the spool to be empty")
 
@@ -366,7 +393,8 @@ def full():
             same(offset_of(daemon, where), len(body))
             for job in (first, second):
                 daemon.request("POST", f"/v1/jobs/{job}/cancel")
-            answer = wait_until(lambda: (a := append(daemon, where, len(body), b"")).status == 204 and a, "room in the queue")
+            answer = wait_until(lambda: (a := append(daemon, where, len(body), b"")).status == 204 and a,
+                                "room in the queue")
         same(daemon.finish(answer.headers["x-job-id"])["state"], "succeeded")
 
 
@@ -380,7 +408,8 @@ def content_digest(daemon):
     daemon.submit(body, Repr_Digest=bad).problem(400, "digest-mismatch")
     same(daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0), before, "jobs accepted")
     same(daemon.finish(daemon.submit(body, Content_Digest=good).expect(202).json()["id"])["state"], "succeeded")
-    same(daemon.finish(daemon.submit(body, Content_Digest="adler=:AAAA:").expect(202).json()["id"])["state"], "succeeded")
+    same(daemon.finish(daemon.submit(body, Content_Digest="adler=:AAAA:").expect(202).json()["id"])["state"],
+         "succeeded")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ def ended_after_the_look(**headers):
     """The answer, in a future, to a GET of a job that saw the job run in the store and continued after its end."""
     with tempfile.TemporaryDirectory() as folder:
         hold = folder + "/hold"
-        environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": hold, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+        environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": hold,
+                       "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
         with Daemon(environment=environment) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
             with daemon.paused():
                 identity = daemon.submit(scans.radial(seed=71).bytes(daemon.state)).expect(202).json()["id"]

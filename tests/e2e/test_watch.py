@@ -21,9 +21,11 @@ class Watch:
 
     def __init__(self, daemon, where, *words):
         self.process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "watch", where, "--format", "png", *words],
-                                        env=dict(os.environ, MRIRECON_SERVER=daemon.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                        env=dict(os.environ, MRIRECON_SERVER=daemon.url), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
         self.saved, self.told = [], []
-        self.readers = [threading.Thread(target=lambda to=to, pipe=pipe: to.extend(line.strip() for line in iter(pipe.readline, "")))
+        self.readers = [threading.Thread(target=lambda to=to,
+                                         pipe=pipe: to.extend(line.strip() for line in iter(pipe.readline, "")))
                         for to, pipe in ((self.saved, self.process.stdout), (self.told, self.process.stderr))]
         for reader in self.readers:
             reader.start()
@@ -77,7 +79,8 @@ def arriving(daemon):
         put(OTHER, where, "a.h5")
         put(OTHER, where, "A.MRD")
         wait_until(lambda: len(watch.saved) == 4, "three more images")
-        same((sorted(watch.saved[1:]), jobs(daemon) - before), ([f"{where}/images/{name}.png" for name in ("A", "a", "b")], 5), "saved, and jobs")
+        same((sorted(watch.saved[1:]), jobs(daemon) - before),
+             ([f"{where}/images/{name}.png" for name in ("A", "a", "b")], 5), "saved, and jobs")
         with open(f"{where}/images/a.png", "rb") as file, open(f"{where}/images/A.png", "rb") as same_scan:
             again = file.read()
             assert first != again and again == same_scan.read(), "the image of the new scan"
@@ -116,8 +119,8 @@ def broken_off():
 @test("a watch that can never work ends at once, with the reason")
 def refused(daemon):
     where = tempfile.mkdtemp(dir=FOLDER.name)
-    for words, status, says in (([f"{where}/none"], 1, "cannot be"), ([where, "dcf=wrong"], 1, "bad-parameter"), ([where, "dcf"], 2, "PARAM=VALUE"),
-                                ([where, "--out", where], 1, "must differ")):
+    for words, status, says in (([f"{where}/none"], 1, "cannot be"), ([where, "dcf=wrong"], 1, "bad-parameter"),
+                                ([where, "dcf"], 2, "PARAM=VALUE"), ([where, "--out", where], 1, "must differ")):
         done = client(daemon, "watch", *words, check=False)
         same(done.returncode, status, f"exit status of {words}")
         assert says in done.stderr, (words, done.stderr)

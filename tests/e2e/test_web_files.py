@@ -23,8 +23,8 @@ FILES = {
     "odd.bin": b"\0\1",
     ".hidden.html": b"hidden",
 }
-POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:", "base-uri 'none'",
-          "form-action 'none'", "frame-ancestors 'none'"}
+POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:",
+          "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"}
 
 
 def folder(files=None):
@@ -42,37 +42,44 @@ def start():
 
 @test("every file has its media type, a policy, a strong ETag, and a cache lifetime")
 def files(daemon):
-    for name, media in (("index.html", "text/html"), ("app-ABCD2345.js", "text/javascript"), ("style-Q2345678.css", "text/css"),
-                        ("icon.svg", "image/svg+xml"), ("licences.txt", "text/plain"), ("odd.bin", "application/octet-stream")):
+    for name, media in (("index.html", "text/html"), ("app-ABCD2345.js", "text/javascript"),
+                        ("style-Q2345678.css", "text/css"),
+                        ("icon.svg", "image/svg+xml"), ("licences.txt", "text/plain"),
+                        ("odd.bin", "application/octet-stream")):
         answer = daemon.get(f"/ui/{name}").expect(200, media)
         same(answer.body, FILES[name], name)
         headers = answer.headers
         same(set(headers["content-security-policy"].split("; ")), POLICY, "policy")
         same((headers["x-content-type-options"], headers["referrer-policy"]), ("nosniff", "no-referrer"), "headers")
-        same(headers["cache-control"], "public, max-age=31536000, immutable" if "-" in name else "no-cache", f"Cache-Control of {name}")
+        same(headers["cache-control"], "public, max-age=31536000, immutable" if "-" in name else "no-cache",
+             f"Cache-Control of {name}")
         assert headers["etag"].startswith('"') and len(headers["etag"]) == 34, headers["etag"]
         same("content-encoding" in headers, False, "a coding that was not asked for")
         same(headers.get("vary"), "Accept-Encoding" if name.endswith(".js") else None, f"Vary of {name}")
         head = daemon.request("HEAD", f"/ui/{name}").expect(200)
-        same((head.body, head.headers["content-length"], head.headers["etag"]), (b"", str(len(FILES[name])), headers["etag"]), "HEAD")
+        same((head.body, head.headers["content-length"], head.headers["etag"]),
+             (b"", str(len(FILES[name])), headers["etag"]), "HEAD")
     same(daemon.get("/ui/").expect(200, "text/html").body, FILES["index.html"], "/ui/")
 
 
 @test("the coding is the one that the browser prefers, each with its own ETag; 304 for a known one")
 def codings(daemon):
     path, seen = "/ui/app-ABCD2345.js", {}
-    for accepted, coding in (("gzip, deflate, br", "br"), ("gzip", "gzip"), ("br;q=0.5, gzip;q=0.8", "gzip"), ("*", "br"), ("GZIP;q=1.0", "gzip"),
+    for accepted, coding in (("gzip, deflate, br", "br"), ("gzip", "gzip"), ("br;q=0.5, gzip;q=0.8", "gzip"),
+                             ("*", "br"), ("GZIP;q=1.0", "gzip"),
                              ("br;q=0, *;q=0.1", "gzip"), ("", None), ("identity", None), ("gzip;q=0", None),
                              ("brr, xgzip", None), (";;,,;q=", None), ("br;q=0,gzip;q=0.000", None)):
         answer = daemon.get(path, Accept_Encoding=accepted).expect(200, "text/javascript")
         same(answer.headers.get("content-encoding"), coding, f"coding for {accepted!r}")
-        same(answer.body, FILES["app-ABCD2345.js" + {"br": ".br", "gzip": ".gz", None: ""}[coding]], f"bytes for {accepted!r}")
+        same(answer.body, FILES["app-ABCD2345.js" + {"br": ".br", "gzip": ".gz", None: ""}[coding]],
+             f"bytes for {accepted!r}")
         seen[coding] = answer.headers["etag"]
     same(len(set(seen.values())), 3, "different ETags")
     for coding, etag in seen.items():
         for known in (etag, f'"other", {etag}', f"W/{etag}", "*"):
             answer = daemon.get(path, Accept_Encoding=coding or "", If_None_Match=known).expect(304)
-            same((answer.body, answer.headers["etag"], answer.headers["vary"]), (b"", etag, "Accept-Encoding"), f"304 for {known}")
+            same((answer.body, answer.headers["etag"], answer.headers["vary"]), (b"", etag, "Accept-Encoding"),
+                 f"304 for {known}")
             assert "content-security-policy" in answer.headers, answer.headers
         daemon.get(path, Accept_Encoding=coding or "", If_None_Match='"other"').expect(200)
 
@@ -93,8 +100,10 @@ def home(daemon):
 
 @test("nothing but the folder's own files is served: no other path, no hidden file, no compressed file by its name")
 def outside(daemon):
-    for path in ("/ui/none.js", "/ui/.hidden.html", "/ui/app-ABCD2345.js.gz", "/ui/sub", "/ui/sub/", "/ui//index.html", "/ui/index.html/",
-                 "/ui/../jobs.db", "/ui/..%2fjobs.db", "/ui/%2e%2e%2fjobs.db", "/ui/..\\jobs.db", "/ui/index.html%00.js", "/ui/%2fetc%2fpasswd",
+    for path in ("/ui/none.js", "/ui/.hidden.html", "/ui/app-ABCD2345.js.gz", "/ui/sub", "/ui/sub/", "/ui//index.html",
+                 "/ui/index.html/",
+                 "/ui/../jobs.db", "/ui/..%2fjobs.db", "/ui/%2e%2e%2fjobs.db", "/ui/..\\jobs.db",
+                 "/ui/index.html%00.js", "/ui/%2fetc%2fpasswd",
                  "/ui/./index.html", "/ui/" + "a" * 5000):
         answer = raw(daemon, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         same(status_of(answer), 404, f"status of {path[:60]}")

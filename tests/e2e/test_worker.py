@@ -19,7 +19,8 @@ from served import FOLDER, WORKER, close
 
 
 def worker(*words, status=0):
-    done = subprocess.run([WORKER, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10 * SLOW)
+    done = subprocess.run([WORKER, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=10 * SLOW)
     assert not REPORTS.search(done.stderr), done.stderr
     same(done.returncode, status, f"exit status ({done.stderr.strip()})")
     if status == 0:
@@ -33,7 +34,8 @@ def run(scan, *parameters, out="npy"):
     """Run on a scan or a path; returns (array of the npy, report)."""
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
         path = scan if isinstance(scan, str) else scan.write(f"{folder}/scan.h5")
-        worker("run", "--device", "cpu", "--in", path, "--out", f"{folder}/image.{out}", "--report", f"{folder}/report.json", *parameters)
+        worker("run", "--device", "cpu", "--in", path, "--out", f"{folder}/image.{out}", "--report",
+               f"{folder}/report.json", *parameters)
         with open(f"{folder}/report.json") as file:
             return np.load(f"{folder}/image.npy"), json.load(file)
 
@@ -116,7 +118,8 @@ def formats():
         path = scans.radial().write(f"{folder}/scan.h5")
         outs = [word for end in ("h5", "nii.gz", "png", "npy") for word in ("--out", f"{folder}/image.{end}")]
         worker("run", "--in", path, "--report", f"{folder}/report.json", *outs)
-        same(sorted(os.listdir(folder)), sorted(["scan.h5", "report.json"] + [os.path.basename(o) for o in outs[1::2]]), "files")
+        same(sorted(os.listdir(folder)), sorted(["scan.h5", "report.json"] + [os.path.basename(o) for o in outs[1::2]]),
+             "files")
         with h5py.File(f"{folder}/image.h5") as file:
             same(file["dataset/image_0/data"].shape, (1, 1, 1, 20, 24), "shape")
             same(file["dataset/image_0/data"][:].tobytes(), np.load(f"{folder}/image.npy").tobytes(), "pixels")
@@ -125,7 +128,8 @@ def formats():
             report = json.load(file)
         for stage in ("decode", "trajectory", "plan", "gridding", "write"):
             assert report["stages"][stage] >= 0, stage
-        same((report["samples"], report["coils"], report["images"], report["matrix"]), (31 * 48, 2, 1, [24, 20, 1]), "report")
+        same((report["samples"], report["coils"], report["images"], report["matrix"]), (31 * 48, 2, 1, [24, 20, 1]),
+             "report")
         same(report["gridding_method"], "cpu", "method")
         assert report["device"] and report["kernel_width"] >= 2 and report["expected_error"] <= 1e-3, report
 
@@ -133,12 +137,15 @@ def formats():
 @test("errors of the command line are printed, with exit status 2")
 def usage():
     path = scans.radial().write(f"{FOLDER.name}/usage.h5")
-    for words, hint in ((["run"], "--in"), ([], "run or serve"), (["jump"], "jump"), (["run", "--nonsense"], "--nonsense"),
-                        (["run", "--in", path, "--out", "x.bmp"], ".nii.gz"), (["run", "--in", path, "--out", "/dev/null"], "ending"),
+    for words, hint in ((["run"], "--in"), ([], "run or serve"), (["jump"], "jump"),
+                        (["run", "--nonsense"], "--nonsense"),
+                        (["run", "--in", path, "--out", "x.bmp"], ".nii.gz"),
+                        (["run", "--in", path, "--out", "/dev/null"], "ending"),
                         (["run", "--in", path, "--out", "x.npy", "tolerence=1"], "tolerance"),
                         (["run", "--in", path, "--out", "x.npy", "tolerance=5"], "from 1e-06 to 0.1"),
                         (["run", "--in", path, "--out", "x.npy", "tolerance"], "NAME=VALUE"),
-                        (["run", "--device", "abacus"], "abacus"), (["run", "--threads", "-1"], "-1"), (["serve"], "daemon")):
+                        (["run", "--device", "abacus"], "abacus"), (["run", "--threads", "-1"], "-1"),
+                        (["serve"], "daemon")):
         done = worker(*words, status=2)
         assert hint in done.stderr, f"{words}: {done.stderr}"
     assert "tolerance" in worker("--help").stdout
@@ -186,7 +193,8 @@ def interrupted():
         process = subprocess.Popen([WORKER, "run", "--in", path, "--out", f"{folder}/image.npy", *words],
                                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         # Once the decoder has come and gone, or the process has threads, its start is over.
-        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1 or process.poll() is not None, "the job to run")
+        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1 or process.poll() is not None,
+                   "the job to run")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=SLOW)
         same(process.returncode, 1, f"exit status ({errors})")

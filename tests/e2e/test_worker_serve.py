@@ -18,7 +18,8 @@ from served import FOLDER, WIRE_VERSION, Served, close
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (WIRE_VERSION, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]),
+             (WIRE_VERSION, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)
@@ -50,14 +51,16 @@ def served_room():
                 ({"most": 0, "most_of": "", "free": size - 1}, [], "spool-full"))):
             served.job("x", scan, f"{folder}/{number}", formats, room)
             message, progress = served.answer("x")
-            same(message["error"]["code"] if message["type"] == "failed" else message["type"], answer, f"answer {message}")
+            same(message["error"]["code"] if message["type"] == "failed" else message["type"], answer,
+                 f"answer {message}")
             if answer == "done":
                 promised, written = message["report"]["result_bytes"], os.path.getsize(f"{folder}/{number}/image.h5")
                 assert written <= promised <= 1.2 * written, (written, promised)
                 continue
             same(message["put_back"], answer == "spool-full", "put back")
             same(message["error"]["available_bytes"], room["most"] or room["free"], "bytes there may be")
-            assert size * (1 + len(formats)) < message["error"]["required_bytes"] < 1.2 * size * (1 + len(formats)), message
+            assert size * (1 + len(formats)) < message["error"]["required_bytes"] < 1.2 * size * (1 + len(formats)), \
+                message
             assert "1 image of 512 x 512 x 1 in 1 channel" in message["error"]["detail"], message
             assert "density" not in [step["step"] for step in progress], "nothing was computed"
             same(os.path.getsize(f"{folder}/{number}/image.h5"), 0, "bytes written")
@@ -70,24 +73,29 @@ def served_failure():
         bad.data[5, 0, 0] = np.inf
         bad.write(f"{folder}/bad.h5")
         scans.radial().write(f"{folder}/good.h5")
-        for number, (name, parameters, code) in enumerate((("bad", {}, "data-nonfinite"), ("good", {"width": "99"}, "bad-parameter"),
+        for number, (name, parameters, code) in enumerate((("bad", {}, "data-nonfinite"),
+                                                           ("good", {"width": "99"}, "bad-parameter"),
                                                            ("good", {"dcff": "none"}, "unknown-parameter"))):
             served.job("x", f"{folder}/{name}.h5", f"{folder}/{number}", **parameters)
             failed, _ = served.answer("x")
-            same((failed["type"], failed["error"]["code"], failed["fatal"]), ("failed", code, False), f"answer {failed}")
+            same((failed["type"], failed["error"]["code"], failed["fatal"]), ("failed", code, False),
+                 f"answer {failed}")
             same(os.path.getsize(f"{folder}/{number}/image.h5"), 0, "bytes of the image")
             if name == "bad":
                 same(failed["error"]["acquisition_index"], 5, "acquisition")
         served.send(type="job", id="y", kind="recon", parameters={}, formats=[])
         same(served.answer("y")[0]["type"], "failed", "a job without files")
         # Too few or too many results, of unknown formats, read-only, or on a full disk.
-        for paths, flags, formats, code in ((["a.h5"], os.O_RDWR, ["h5", "png"], "bad-request"), (["b.h5", "b.png"], os.O_RDWR, ["h5"], "bad-request"),
-                                            (["c.jpg"], os.O_RDWR, ["jpg"], "bad-request"), (["d.h5"], os.O_RDONLY, ["h5"], "io-error"),
+        for paths, flags, formats, code in ((["a.h5"], os.O_RDWR, ["h5", "png"], "bad-request"),
+                                            (["b.h5", "b.png"], os.O_RDWR, ["h5"], "bad-request"),
+                                            (["c.jpg"], os.O_RDWR, ["jpg"], "bad-request"),
+                                            (["d.h5"], os.O_RDONLY, ["h5"], "io-error"),
                                             (["e.h5", "/dev/full"], os.O_RDWR, ["h5", "npy"], "spool-full")):
             results = [os.open(os.path.join(folder, path), flags | os.O_CREAT) for path in paths]
             served.job_with([os.open(f"{folder}/good.h5", os.O_RDONLY), *results], "results", formats)
             failed = served.answer("results")[0]
-            same((failed["type"], failed["error"]["code"]), ("failed", code), f"answer {failed} to {paths} as {formats}")
+            same((failed["type"], failed["error"]["code"]), ("failed", code),
+                 f"answer {failed} to {paths} as {formats}")
         served.job("z", f"{folder}/good.h5", f"{folder}/z")
         same(served.answer("z")[0]["type"], "done", "the next job")
 
@@ -159,7 +167,8 @@ def served_ahead():
             wait_until(lambda: not set(before) <= set(served.decoders()), "a scan to be read")
         served.ready(2)
         before_all = descriptors()
-        for identity, first, path, code in (("a", None, good, None), ("b", slow, good, None), ("c", None, bad, "truncated-file"), ("d", slow, bad, "truncated-file")):
+        for identity, first, path, code in (("a", None, good, None), ("b", slow, good, None),
+                                            ("c", None, bad, "truncated-file"), ("d", slow, bad, "truncated-file")):
             if first:
                 served.job("first", first, f"{folder}/first-{identity}", **slowly)
                 while served.receive()["type"] != "progress":
@@ -189,7 +198,8 @@ def served_ahead():
             served.prepare("odd", good, nonsense="1")
             served.job("other", good, f"{folder}/other-{round_}", ["npy"], tolerance="1e-5")
             same(served.answer("other")[0]["type"], "done", "a job of another name")
-            close(np.load(f"{folder}/other-{round_}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+            close(np.load(f"{folder}/other-{round_}/image.npy"),
+                  np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
         served.send(type="forget", id="z")
         wait_until(lambda: descriptors() == before_all, "descriptors of what was read ahead to be closed")
 
@@ -205,7 +215,8 @@ def served_computed_ahead():
 
         def prepare(identity, formats=("npy",)):
             served.prepare(identity, path, formats, tolerance="1e-5")
-            wait_until(lambda: len(served.computed()) == 1 + len(formats) and all(served.computed()), "a job to be computed ahead")
+            wait_until(lambda: len(served.computed()) == 1 + len(formats) and all(served.computed()),
+                       "a job to be computed ahead")
 
         def content(identity, name):
             with open(f"{folder}/{identity}/{name}", "rb") as file:
@@ -219,7 +230,8 @@ def served_computed_ahead():
         same(content("same", "image.npy"), content("plain", "image.npy"), "bytes of the image")
         close(np.load(f"{folder}/same/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
         same(len(content("same", "image.h5")), len(content("plain", "image.h5")), "size of the native file")
-        assert 0 < done["report"]["ahead_seconds"] <= done["report"]["seconds"] + done["report"]["stages"]["write"], done["report"]
+        assert (0 < done["report"]["ahead_seconds"] <= done["report"]["seconds"] +
+                done["report"]["stages"]["write"]), done["report"]
         # The computed results cannot be used: other formats are requested, there is no room, or the job does not begin.
         prepare("others", ())
         served.job("others", path, f"{folder}/others", ["npy"], tolerance="1e-5")
@@ -227,7 +239,8 @@ def served_computed_ahead():
         same((done["type"], "ahead_seconds" in done["report"]), ("done", False), f"answer {done}")
         same(content("others", "image.npy"), content("plain", "image.npy"), "bytes of the image")
         prepare("large")
-        served.job("large", path, f"{folder}/large", ["npy"], {"most": 100, "most_of": "option result-limit", "free": 0}, tolerance="1e-5")
+        served.job("large", path, f"{folder}/large", ["npy"],
+                   {"most": 100, "most_of": "option result-limit", "free": 0}, tolerance="1e-5")
         same(served.answer("large")[0]["error"]["code"], "result-too-large", "without room")
         prepare("gone")
         served.send(type="forget", id="gone")

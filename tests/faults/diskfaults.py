@@ -3,14 +3,14 @@
 
     tests/faults/diskfaults.py [--modes once-EIO,lasting-ENOSPC] [--first 1] [--every 1]
 
-tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a daemon
-that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left. Whatever was
-answered with success must hold: jobs end with their image, what was not accepted is
-not there, resumable uploads go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file
-or count stays behind. Of three points one goes on in the same process once the disk is well again, one is killed, one is
-stopped, both before it is; --check-state has to find the folder sound afterwards (but where the fault outlasted the daemon:
-there a job that was refused may be found) and at the end.
-Prints one JSON object; exits 1 where something was lost, torn or told wrongly. MRIRECON_BIN: the programs.
+tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a
+daemon that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left.
+Whatever was answered with success must hold: jobs end with their image, what was not accepted is not there, resumable
+uploads go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file or count stays
+behind. Of three points one goes on in the same process once the disk is well again, one is killed, one is stopped, both
+before it is; --check-state has to find the folder sound afterwards (but where the fault outlasted the daemon: there a
+job that was refused may be found) and at the end. Prints one JSON object; exits 1 where something was lost, torn or
+told wrongly. MRIRECON_BIN: the programs.
 """
 import argparse
 import base64
@@ -35,14 +35,16 @@ from harness import BIN, FINAL, REPORTS, SLOW, Daemon, check_problem, same, wait
 from harness import fault as library  # noqa: E402
 
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-MODES = [f"{when}-{error}" for when in ("once", "lasting", "start-once", "start-lasting") for error in ("EIO", "ENOSPC")]
+MODES = [f"{when}-{error}" for when in ("once", "lasting", "start-once", "start-lasting")
+         for error in ("EIO", "ENOSPC")]
 REFUSALS = (500, 503, 507)
 OPTIONS = {"keep_scans": "all", "drain_time": 1}
 
 
 def tells(text):
     """Whether a sentence is about the disk."""
-    return any(word in text.lower() for word in ("disk", "job store", "input/output", "no space left")) and "success" not in text.lower()
+    return any(word in text.lower()
+               for word in ("disk", "job store", "input/output", "no space left")) and "success" not in text.lower()
 
 
 class Fault:
@@ -92,12 +94,15 @@ class Base:
             self.npy = daemon.get(f"/v1/jobs/{self.old}/results/image?format=npy").expect(200).body
             self.png = daemon.get(f"/v1/jobs/{self.doomed}/results/image?format=png").expect(200).body
             self.half, self.complete = (self.begin(daemon) for _ in range(2))
-            daemon.request("PATCH", f"/v1/uploads/{self.half}", self.body[:40000], {**TUS, "Upload-Offset": "0"}).expect(204)
+            daemon.request("PATCH", f"/v1/uploads/{self.half}", self.body[:40000],
+                           {**TUS, "Upload-Offset": "0"}).expect(204)
         with open(f"{self.folder}/uploads/{self.complete}", "wb") as file:
             file.write(self.body)
 
     def begin(self, daemon):
-        return daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(self.body))}).expect(201).headers["location"].rsplit("/", 1)[1]
+        created = daemon.request("POST", "/v1/uploads?kind=recon",
+                                 headers={**TUS, "Upload-Length": str(len(self.body))})
+        return created.expect(201).headers["location"].rsplit("/", 1)[1]
 
 
 class Point:
@@ -131,7 +136,8 @@ class Point:
     def ask(self, expected, method, path, body=None, **headers):
         """The answer where it is the expected one, else None; then it was a refusal that tells of the disk."""
         def free():  # a request that was refused early may still be at its end
-            answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name,
+                                                              value in headers.items()})
             return answer if answer.status != 423 else None
         answer = wait_until(free, "the end of a refused request")
         if answer.status == expected:
@@ -148,7 +154,8 @@ class Point:
 
     def patch(self, identity, end, **more):
         begin = self.uploads[identity]
-        answer = self.ask(204, "PATCH", f"/v1/uploads/{identity}", self.base.body[begin:end], **TUS, Upload_Offset=str(begin), **more)
+        answer = self.ask(204, "PATCH", f"/v1/uploads/{identity}", self.base.body[begin:end], **TUS,
+                          Upload_Offset=str(begin), **more)
         if answer:
             self.uploads[identity] = end
         if not answer and "lasting" in self.mode:
@@ -166,7 +173,8 @@ class Point:
             return
         same(answer.status, 200, f"HEAD of upload {identity}")
         offset = int(answer.headers["upload-offset"])
-        assert offset >= self.uploads[identity], f"{self.uploads[identity]} bytes of {identity} had arrived, and {offset} are there"
+        assert offset >= self.uploads[identity], \
+            f"{self.uploads[identity]} bytes of {identity} had arrived, and {offset} are there"
         self.uploads[identity] = offset
         if offset == len(self.base.body) and self.daemon.get(f"/v1/jobs/{identity}").status == 200:
             self.accepted.add(identity)  # a start, or the daemon itself, has made it a job
@@ -244,7 +252,8 @@ class Point:
         jobs = {job["id"]: job for job in self.listed()}
         same(sorted(self.accepted - jobs.keys() - self.doubtful), [], "ids that were accepted and are not listed")
         more = jobs.keys() - self.accepted
-        same(len(more) > (self.submissions_refused if self.in_doubt() else 0), False, f"whether jobs are listed that were not accepted ({more})")
+        same(len(more) > (self.submissions_refused if self.in_doubt() else 0), False,
+             f"whether jobs are listed that were not accepted ({more})")
         for identity, job in jobs.items():
             if job["state"] == "succeeded":
                 image = self.daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body
@@ -252,24 +261,28 @@ class Point:
             elif job["state"] == "failed" and identity in more:
                 assert "Submit it again" in job["error"]["detail"], job["error"]
             else:
-                assert job["state"] == "canceled" and identity in self.canceled, f"{identity} is {job['state']}: {job.get('error')}"
+                assert (job["state"] == "canceled"
+                        and identity in self.canceled), f"{identity} is {job['state']}: {job.get('error')}"
         self.ends_of = collections.Counter(job["state"] for job in jobs.values())
         same(self.daemon.request("DELETE", "/v1/jobs?older=0").expect(200).json()["removed"], len(jobs), "jobs purged")
         wait_until(lambda: not self.left(), f"empty folders ({self.left()})")
 
     def left(self):
         used = self.daemon.metrics()["mrirecond_spool_used_bytes"]
-        return [name for name in self.daemon.files() if name.startswith(("results/", "spool/", "uploads/"))] + ([f"{used} bytes counted"] if used else [])
+        return [name for name in self.daemon.files()
+                if name.startswith(("results/", "spool/", "uploads/"))] + ([f"{used} bytes counted"] if used else [])
 
     def check(self, when):
-        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-state", "--state-dir", self.state], capture_output=True, text=True, timeout=SLOW)
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-state", "--state-dir", self.state],
+                              capture_output=True, text=True, timeout=SLOW)
         same(done.returncode, 0, f"status of --check-state {when} ({done.stdout}{done.stderr})")
 
     def start(self):
         """Start while the disk fails: serve, or end with a sentence. true: it serves."""
-        words = [os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", self.state, "--keep-scans", "all"]
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=dict(os.environ, **self.environment)) as process:
+        words = [os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", self.state, "--keep-scans",
+                 "all"]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=dict(os.environ, **self.environment)) as process:
             timer, lines = time.monotonic(), []
             for line in process.stdout:
                 lines.append(line)

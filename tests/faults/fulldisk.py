@@ -3,10 +3,10 @@
 
     tests/faults/fulldisk.py [--jobs 40] [--seconds 5] [--cases bytes,bytes-at-work,inodes,descriptors]
 
-Jobs wait behind a stopped worker; then another program takes what there is (of a small tmpfs of its own, which takes root), the
-worker goes on for so many seconds, and what was taken is given back. Meanwhile no job may fail and no scan may go; submissions
-are refused and /readyz says why; afterwards every accepted job has to succeed. Prints one JSON object; exits 1 where anything was
-lost, 77 where no file system can be mounted. MRIRECON_BIN: the programs.
+Jobs wait behind a stopped worker; then another program takes what there is (of a small tmpfs of its own, which takes
+root), the worker goes on for so many seconds, and what was taken is given back. Meanwhile no job may fail and no scan
+may go; submissions are refused and /readyz says why; afterwards every accepted job has to succeed. Prints one JSON
+object; exits 1 where anything was lost, 77 where no file system can be mounted. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
@@ -39,7 +39,8 @@ class CannotMount(Exception):
 @contextlib.contextmanager
 def small_disk(folder):
     """A tmpfs of 64 MB and 1,000 inodes."""
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,nr_inodes=1000,mode=700", "tmpfs", folder], capture_output=True, text=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,nr_inodes=1000,mode=700", "tmpfs", folder],
+                          capture_output=True, text=True)
     if done.returncode:
         raise CannotMount(f"no tmpfs can be mounted here: {done.stderr.strip() or done.stdout.strip()}")
     try:
@@ -90,7 +91,8 @@ def states(daemon, ids):
 
 def case(name, jobs, seconds):
     """The report of one case."""
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as folder, \
+            contextlib.ExitStack() as stack:
         if name != "descriptors":
             stack.enter_context(small_disk(folder))
         body = scans.radial(seed=3).bytes(scratch)
@@ -101,7 +103,8 @@ def case(name, jobs, seconds):
         os.kill(worker, signal.SIGSTOP)
         ids = [daemon.submit(body).expect(202).json()["id"] for _ in range(jobs)]
         wait_until(lambda: daemon.job(ids[0])["state"] == "running", "a job that runs")
-        give_back = {"bytes": take_bytes, "bytes-at-work": take_bytes, "inodes": take_inodes}.get(name, take_descriptors)(
+        give_back = {"bytes": take_bytes, "bytes-at-work": take_bytes,
+                     "inodes": take_inodes}.get(name, take_descriptors)(
             daemon.process.pid if name == "descriptors" else folder)
         refusal = daemon.submit(body)
         os.kill(worker, signal.SIGCONT)
@@ -121,12 +124,14 @@ def case(name, jobs, seconds):
         wait_until(lambda: daemon.get("/readyz").status == 200, "/readyz to be well again")
         put_back = {key.split('"')[1]: value for key, value in daemon.metrics().items()
                     if key.startswith("mrirecond_jobs_put_back_total") and value}
-        return {"accepted": len(ids), "refused_with": [refusal.status, refusal.json()["code"], refusal.json()["detail"]],
+        return {"accepted": len(ids), "refused_with": [refusal.status, refusal.json()["code"],
+                                                       refusal.json()["detail"]],
                 "ready": [ready.status, ready.json()["checks"]["spool"], ready.json()["checks"]["store"]],
-                "while_short": dict(during), "held": held, "scans_while_short": len(ids) - len(scans_gone), "put_back": put_back,
+                "while_short": dict(during), "held": held, "scans_while_short": len(ids) - len(scans_gone),
+                "put_back": put_back,
                 "afterwards": dict(after), "attempts_most": max(daemon.job(identity)["attempts"] for identity in ids),
-                "lost": len(ids) - during["queued"] - during["running"] - during["succeeded"] + len(ids) - after["succeeded"],
-                "scans_lost": len(scans_lost), "wrong_images": len(wrong)}
+                "lost": len(ids) - during["queued"] - during["running"] - during["succeeded"] +
+                len(ids) - after["succeeded"], "scans_lost": len(scans_lost), "wrong_images": len(wrong)}
 
 
 def main():

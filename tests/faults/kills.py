@@ -4,10 +4,11 @@
     tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1] [--victims daemon,worker,codec]
     tests/faults/kills.py --queue 10000 [--restarts 5]
 
-Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), cancel some, and fetch images meanwhile. At the end
-every job that was accepted must have ended once, with the image that its scan has; only one under which a worker, or a decoder
-that read its scan, was killed twice may have failed. The state folder must hold the files of those jobs and nothing else. --queue measures the restart beside so many waiting jobs
-instead. Prints one JSON object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
+Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), cancel some, and fetch images
+meanwhile. At the end every job that was accepted must have ended once, with the image that its scan has; only one under
+which a worker, or a decoder that read its scan, was killed twice may have failed. The state folder must hold the files
+of those jobs and nothing else. --queue measures the restart beside so many waiting jobs instead. Prints one JSON
+object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
@@ -158,7 +159,8 @@ def reads(codec):
     """Whether this decoder has an upload open."""
     with contextlib.suppress(OSError):
         folder = f"/proc/{codec}/fd"
-        return any("/spool/" in os.readlink(f"{folder}/{name}") or "/uploads/" in os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
+        return any("/spool/" in os.readlink(f"{folder}/{name}") or "/uploads/" in os.readlink(f"{folder}/{name}")
+                   for name in os.listdir(folder))
     return False
 
 
@@ -212,7 +214,8 @@ def whole(daemon, load, job):
     image = np.load(io.BytesIO(load.images[load.accepted[identity]]))
     with h5py.File(f"{daemon.state}/results/{identity}/image.h5") as file:
         arrays = []
-        file.visititems(lambda name, item: arrays.append(item[()]) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+        file.visititems(lambda name, item: arrays.append(item[()]) if isinstance(item, h5py.Dataset)
+                        and item.dtype.kind == "f" else None)
     if not any(array.size == image.size and np.array_equal(array.ravel(), image.ravel()) for array in arrays):
         return "image.h5 holds another image"
     return None
@@ -223,7 +226,8 @@ def excuse(job, deaths, kills):
     if job["error"]["code"] == "worker-died" and deaths[job["id"]] >= 2:
         return "worker"
     # One that was not seen to read may have begun since.
-    if job["error"]["code"] == "out-of-memory" and "twice" in job["error"]["detail"] and kills["codec that reads"] + kills["codec"] >= 2:
+    if (job["error"]["code"] == "out-of-memory" and "twice" in job["error"]["detail"]
+            and kills["codec that reads"] + kills["codec"] >= 2):
         return "codec"
     return None
 
@@ -234,7 +238,8 @@ def judge(daemon, load, runs, deaths, kills):
     found = {"lost": [], "duplicated": [], "torn": [], "left_behind": [], "wrong": list(load.wrong)}
     ends = collections.Counter()
     jobs = {job["id"]: job for job in wait_until(
-        lambda: (lambda jobs: jobs if all(job["state"] in FINAL for job in jobs) else None)(all_jobs(daemon)), "the end of all jobs", 600)}
+        lambda: (lambda jobs: jobs if all(job["state"] in FINAL for job in jobs) else None)(all_jobs(daemon)),
+        "the end of all jobs", 600)}
     for key, ids in load.keys.items():
         if len(ids) > 1:
             found["duplicated"].append(f"key {key} became {sorted(ids)}")
@@ -255,16 +260,20 @@ def judge(daemon, load, runs, deaths, kills):
                 found["wrong"].append(f"{identity} failed, its worker died {deaths[identity]} times: {job['error']}")
         elif job["state"] == "canceled" and identity not in load.canceled:
             found["wrong"].append(f"{identity} was canceled by nobody")
-    found["duplicated"] += [f"{identity} was run to success {count} times" for identity, count in runs.items() if count > 1]
-    found["duplicated"] += [f"{identity} is a job that nobody was told of" for identity in jobs.keys() - load.accepted.keys() - load.warm]
+    found["duplicated"] += [f"{identity} was run to success {count} times" for identity, count in runs.items()
+                            if count > 1]
+    found["duplicated"] += [f"{identity} is a job that nobody was told of"
+                            for identity in jobs.keys() - load.accepted.keys() - load.warm]
     expected = {f"results/{job['id']}/image.h5" for job in jobs.values() if job["state"] == "succeeded"}
 
     def stray():
         files = {name for name in daemon.files() if name.startswith(("results/", "spool/", "uploads/"))}
         named = re.compile(r"results/[0-9a-z]{26}/image\.[a-z0-9]+$")
-        return sorted(expected - files) + [name for name in files - expected if not named.match(name) or name.rsplit("/", 1)[0] + "/image.h5" not in expected]
+        return sorted(expected - files) + [name for name in files - expected if not named.match(name)
+                                           or name.rsplit("/", 1)[0] + "/image.h5" not in expected]
     with contextlib.suppress(AssertionError):
-        wait_until(lambda: not stray() and daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "an empty spool", LIFETIME + SLOW)
+        wait_until(lambda: not stray() and daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "an empty spool",
+                   LIFETIME + SLOW)
     found["left_behind"] = stray()
     if daemon.metrics()["mrirecond_spool_used_bytes"] != 0:
         found["left_behind"].append(f"{daemon.metrics()['mrirecond_spool_used_bytes']} bytes counted in the spool")
@@ -274,7 +283,8 @@ def judge(daemon, load, runs, deaths, kills):
 def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "codec")):
     """The report of `count` kills under load."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME, keep_scans="none") as daemon:
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME,
+                                                         keep_scans="none") as daemon:
         load = Load(daemon, seed, folder)
         threads = [threading.Thread(target=load.client, args=(i,), daemon=True) for i in range(clients)]
         begun, done, restarts = time.monotonic(), collections.Counter(), []
@@ -291,7 +301,8 @@ def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "cod
         found, ends, twice = judge(daemon, load, runs, deaths, done)
         aside = len(glob.glob(f"{daemon.state}/found-*/[0-9]*"))
         return {"kills": sum(done.values()), "victims": dict(done), "seconds": round(time.monotonic() - begun, 1),
-                "jobs_accepted": len(load.accepted), "answers_to_be_repeated": dict(load.refused), "ends": dict(ends), "failed_for_two_kills_of": dict(twice), "kept_aside": aside,
+                "jobs_accepted": len(load.accepted), "answers_to_be_repeated": dict(load.refused), "ends": dict(ends),
+                "failed_for_two_kills_of": dict(twice), "kept_aside": aside,
                 "images_compared_meanwhile": load.fetched,
                 **{what: len(list_) for what, list_ in found.items()},
                 "slowest_restart_s": round(max(restarts, default=0), 3),
@@ -301,7 +312,8 @@ def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "cod
 
 def restarts(queued, count):
     """Seconds from the start of mrirecond to /readyz 200 beside `queued` waiting jobs."""
-    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued, worker_timeout=3600) as daemon:
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued,
+                                                         worker_timeout=3600) as daemon:
         body, seconds, waiting = scans.radial(seed=7).bytes(folder), [], []
         ids, lock = [], threading.Lock()
         os.kill(daemon.worker(), signal.SIGSTOP)  # what is submitted waits
@@ -320,11 +332,12 @@ def restarts(queued, count):
             daemon.kill()
             seconds.append(ready_after(daemon))
             os.kill(daemon.worker(), signal.SIGSTOP)
-            waiting.append(int(sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_queue_jobs"))))
+            waiting.append(int(sum(value for name, value in daemon.metrics().items()
+                                   if name.startswith("mrirecond_queue_jobs"))))
         missing = set(ids) - {job["id"] for job in all_jobs(daemon)}
         os.kill(daemon.worker(), signal.SIGKILL)
-        return {"queued": len(ids), "restarts_s": [round(s, 3) for s in seconds], "slowest_restart_s": round(max(seconds), 3),
-                "waiting_after_each": waiting, "lost": len(missing)}
+        return {"queued": len(ids), "restarts_s": [round(s, 3) for s in seconds],
+                "slowest_restart_s": round(max(seconds), 3), "waiting_after_each": waiting, "lost": len(missing)}
 
 
 def main():
@@ -337,7 +350,8 @@ def main():
     parser.add_argument("--queue", type=int, default=0)
     parser.add_argument("--restarts", type=int, default=5)
     asked = parser.parse_args()
-    report = restarts(asked.queue, asked.restarts) if asked.queue else kills(asked.kills, asked.clients, asked.seed, asked.pause,
+    report = restarts(asked.queue, asked.restarts) if asked.queue else kills(asked.kills, asked.clients, asked.seed,
+                                                                             asked.pause,
                                                                                         asked.victims.split(","))
     print(json.dumps(report, indent=1))
     bad = sum(report.get(what, 0) for what in ("lost", "duplicated", "torn", "left_behind", "wrong"))

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Writes the first inputs of the fuzz target of scans as arrays into a folder: archives of tests/unit/array_files.py, and
-the .npy files of such archives behind each other."""
+"""Writes the first inputs of the fuzz target of scans as arrays into a folder: archives of tests/unit/array_files.py,
+and the .npy files of such archives behind each other.
+"""
 import io
 import os
 import struct

@@ -51,8 +51,8 @@ class Place:
         return os.path.join(self.folder.name, name)
 
     def hour(self, *words):
-        return subprocess.run([os.path.join(HERE, "hour"), "fake", *words], cwd=self.folder.name, capture_output=True, text=True,
-                              env=dict(os.environ, FUZZ_BIN="."), timeout=300)
+        return subprocess.run([os.path.join(HERE, "hour"), "fake", *words], cwd=self.folder.name, capture_output=True,
+                              text=True, env=dict(os.environ, FUZZ_BIN="."), timeout=300)
 
     def sums(self):
         with open(self.at("hour/fake/sums.json")) as file:

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """The daemon on a GPU, end to end, from the bundle: real sockets, real binaries, and a device that fails.
 
-MRIRECON_BIN: the folder of the binaries (make check-gpu: build/bundle/bin). MRIRECON_POISON_SO: the stand-in for mrirecon-gpu.so whose
-device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/poison.so).
+MRIRECON_BIN: the folder of the binaries (make check-gpu: build/bundle/bin). MRIRECON_POISON_SO: the stand-in for
+mrirecon-gpu.so whose device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/poison.so).
 
-Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that. Weights by
-dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/traj/dcf_pipe.c), whatever is asked for.
+Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most
+twice that. Weights by dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/traj/dcf_pipe.c), whatever is
+asked for.
 """
 import io
 import json
@@ -46,7 +47,8 @@ LONG = scans.radial(matrix=(256, 256, 1), spokes=2001, samples=512, coils=1, wei
 
 def npy(daemon, body, query, **headers):
     """Submit, wait, and give the image and the job's document."""
-    answer = daemon.submit(body, query, Prefer="wait=100", Accept="application/x-npy", **headers).expect(200, "application/x-npy")
+    answer = daemon.submit(body, query, Prefer="wait=100", Accept="application/x-npy",
+                           **headers).expect(200, "application/x-npy")
     return np.load(io.BytesIO(answer.body)), daemon.job(answer.headers["content-location"].split("/")[3])
 
 
@@ -65,19 +67,22 @@ def ready(daemon):
 def images(daemon):
     with Daemon(devices="cpu") as cpu:
         for name, body in (("plane", PLANE), ("volume", VOLUME)):
-            for query, tolerance in (("", 1e-3), ("&tolerance=1e-5", 1e-5), ("&dcf=none&tolerance=1e-4", 1e-4), ("&dcf=pipe&tolerance=1e-4", 1e-2),
+            for query, tolerance in (("", 1e-3), ("&tolerance=1e-5", 1e-5), ("&dcf=none&tolerance=1e-4", 1e-4),
+                                     ("&dcf=pipe&tolerance=1e-4", 1e-2),
                                      ("&coils=none&output=complex&tolerance=1e-4", 1e-4)):
                 seen, job = npy(daemon, body, "kind=recon" + query)
                 expected, _ = npy(cpu, body, "kind=recon" + query)
                 on_gpu(job)
                 same((seen.shape, seen.dtype), (expected.shape, expected.dtype), "shape and type")
                 error = scans.nrmse(seen, expected)
-                assert error < 2 * tolerance, f"{name}{query}: the GPU's image is off the CPU's by {error:.2g}, allowed {2 * tolerance:g}"
+                assert error < 2 * tolerance, \
+                    f"{name}{query}: the GPU's image is off the CPU's by {error:.2g}, allowed {2 * tolerance:g}"
 
 
 @test("real scans: the GPU's image is the double sum")
 def real(daemon):
-    for name, shape in (("phantom_spiral_8ch", (1, 360, 260)), ("cardiac_radial_12ch", (1, 384, 384)), ("lung_kooshball_1ch", (64, 64, 64))):
+    for name, shape in (("phantom_spiral_8ch", (1, 360, 260)), ("cardiac_radial_12ch", (1, 384, 384)),
+                        ("lung_kooshball_1ch", (64, 64, 64))):
         with open(real_scan(f"{name}_weights.h5"), "rb") as file:
             seen, job = npy(daemon, file.read(), "kind=recon&dcf=given&matrix=encoded")
         on_gpu(job)
@@ -110,7 +115,8 @@ def clients(daemon):
         expected = np.load(io.BytesIO(answer.read()))
     if not shutil.which("curl"):
         skip("there is no curl here; urllib did it")
-    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60", "-H", "Accept: application/x-npy",
+    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60",
+                           "-H", "Accept: application/x-npy",
                            f"{daemon.url}/v1/jobs?kind=recon"], capture_output=True, timeout=120)
     assert done.returncode == 0, done
     assert (np.load(io.BytesIO(done.stdout)) == expected).all(), "curl's image is another"
@@ -136,7 +142,8 @@ def worker_killed():
         old = daemon.worker()
         identity = daemon.submit(LONG, PIPE).expect(202).json()["id"]
         waiting = daemon.submit(PLANE).expect(202).json()["id"]
-        wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.01, "the job to run")
+        wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.01,
+                   "the job to run")
         os.kill(old, signal.SIGKILL)
         job = daemon.finish(identity)
         same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
@@ -163,7 +170,8 @@ def cancel():
 @test("a device index that is not there is reported, and other workers run")
 def no_such_device():
     with Daemon(devices="gpu:99,gpu:0", expect_trouble=True) as daemon:
-        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if "99" in w[0]["note"]],
+        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]]
+                                      if "99" in w[0]["note"]],
                              "the missing device to be told")[0]
         assert "There is no GPU 99" in workers[0]["note"], workers[0]
         same(workers[0]["state"] in ("down", "starting"), True, f"state {workers[0]['state']}")
@@ -174,7 +182,8 @@ def no_such_device():
 @test("auto: every GPU has a worker, and all of one model give the same bits")
 def every_gpu():
     with Daemon(devices="auto") as daemon:
-        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if w and all(v["state"] == "idle" for v in w)], "idle workers")[0]
+        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if w
+                                      and all(v["state"] == "idle" for v in w)], "idle workers")[0]
         devices = [w["device"] for w in workers]
         if len(devices) == 1:
             skip(f"one GPU: {devices}")
@@ -210,7 +219,8 @@ def poisoned(folder):
     return f"{folder}/bin"
 
 
-@test("a sticky error ends the worker and is reported; the job is run once more; a second one fails it, and the next job succeeds")
+@test("a sticky error ends the worker and is reported; the job is run once more; a second one fails it, and the next "
+      "job succeeds")
 def sticky():
     # The trigger lies where a worker may open files.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
@@ -220,7 +230,8 @@ def sticky():
             with open(trigger, "w") as file:
                 file.write(f"{times}\n")
         poison(0)
-        with Daemon(devices="gpu:0", expect_trouble=True, environment={"MRIRECON_POISON": trigger}, binaries=binaries) as daemon:
+        with Daemon(devices="gpu:0", expect_trouble=True, environment={"MRIRECON_POISON": trigger},
+                    binaries=binaries) as daemon:
             expected, job = npy(daemon, PLANE, "kind=recon")
             on_gpu(job)
             worker = daemon.worker()
@@ -247,7 +258,8 @@ def missing():
     path = f"{FOLDER.name}/probe.h5"
     with open(path, "wb") as file:
         file.write(PLANE)
-    done = subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--device", "gpu", "--in", path, "--out", f"{FOLDER.name}/probe.npy"],
+    done = subprocess.run([os.path.join(BIN, "mrirecon-worker"), "run", "--device", "gpu", "--in", path, "--out",
+                           f"{FOLDER.name}/probe.npy"],
                           capture_output=True, text=True, timeout=120)
     return done.stderr.strip() if done.returncode and "cannot be used" in done.stderr else ""
 

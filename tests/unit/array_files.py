@@ -82,7 +82,8 @@ def good():
     put("third_column_zero", npz(kspace=KSPACE, trajectory=np.concatenate([TRAJECTORY, 0 * TRAJECTORY[..., :1]], -1)))
     put("versions", pair(kspace=npy(KSPACE, (2, 0)), trajectory=npy(TRAJECTORY, (3, 0))))
     put("others_too", npz(**ARRAYS, more=np.arange(5)))
-    put("other_spacing", pair(kspace=header("{'shape':(2,3,5,),'fortran_order':False,'descr':\"<c8\"}", KSPACE.tobytes())))
+    put("other_spacing", pair(kspace=header("{'shape':(2,3,5,),'fortran_order':False,'descr':\"<c8\"}",
+                                            KSPACE.tobytes())))
     pipe = Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as zip:
         for name, array in ARRAYS.items():
@@ -107,7 +108,8 @@ def zip64_end(data):
     entries, length, at = struct.unpack("<HII", data[end + 10:end + 20])
     record = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, length, at)
     locator = b"PK\6\7" + struct.pack("<IQI", 0, end, 1)
-    return data[:end] + record + locator + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 0xffffffff, 0xffffffff, 0)
+    return data[:end] + record + locator + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 0xffffffff,
+                                                                   0xffffffff, 0)
 
 
 def bad_archives():
@@ -145,8 +147,8 @@ def nested(data):
     entry = data.rindex(b"PK\1\2")
     local = b"trajectory.npy"
     size = len(npy(TRAJECTORY))
-    made = (b"PK\1\2" + struct.pack("<HHHHHHIIIHHHHHII", 20, 20, 0, 0, 0, 0, zlib.crc32(npy(TRAJECTORY)), size, size, len(local), 0, 0, 0,
-                                    0, 0, inner) + local)
+    made = (b"PK\1\2" + struct.pack("<HHHHHHIIIHHHHHII", 20, 20, 0, 0, 0, 0, zlib.crc32(npy(TRAJECTORY)), size, size,
+                                    len(local), 0, 0, 0, 0, 0, inner) + local)
     first = data.rindex(b"PK\1\2", 0, entry)
     start = first
     directory = data[start:entry] + made
@@ -161,9 +163,11 @@ def patch(data, magic, at, value):
 
 def bad_arrays():
     good_text = "{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3, 5), }"
-    put("pickled", npz(kspace=np.array([{}, print], dtype=object), trajectory=TRAJECTORY), "hostile-file", "Python objects")
+    put("pickled", npz(kspace=np.array([{}, print], dtype=object), trajectory=TRAJECTORY), "hostile-file",
+        "Python objects")
     put("integers", npz(kspace=KSPACE.real.astype("i4"), trajectory=TRAJECTORY), "malformed-file", "astype")
-    put("fields", npz(kspace=np.zeros(5, [("re", "f4"), ("im", "f4")]), trajectory=TRAJECTORY), "malformed-file", "[...]")
+    put("fields", npz(kspace=np.zeros(5, [("re", "f4"), ("im", "f4")]), trajectory=TRAJECTORY), "malformed-file",
+        "[...]")
     put("halves", npz(kspace=KSPACE, trajectory=TRAJECTORY.astype("f2")), "malformed-file", "<f2")
     put("real_kspace", npz(kspace=KSPACE.real, trajectory=TRAJECTORY), "malformed-file", "complex numbers")
     put("complex_trajectory", npz(kspace=KSPACE, trajectory=KSPACE), "malformed-file", "real numbers")
@@ -171,10 +175,13 @@ def bad_arrays():
     put("short_header", pair(kspace=npy(KSPACE)[:20]), "malformed-file", "kspace.npy is not an array")
     put("short_data", pair(kspace=npy(KSPACE)[:-1]), "malformed-file", "array kspace should be")
     put("long_data", pair(kspace=npy(KSPACE) + b"x"), "malformed-file", "array kspace should be")
-    put("overflow", pair(kspace=header(good_text.replace("2, 3, 5", "4294967296, 4294967296, 4294967296"))), "malformed-file", "array kspace should be")
-    put("overflow_number", pair(kspace=header(good_text.replace("2, 3", "99999999999999999999, 3"))), "malformed-file", "header")
+    put("overflow", pair(kspace=header(good_text.replace("2, 3, 5", "4294967296, 4294967296, 4294967296"))),
+        "malformed-file", "array kspace should be")
+    put("overflow_number", pair(kspace=header(good_text.replace("2, 3", "99999999999999999999, 3"))), "malformed-file",
+        "header")
     put("many_axes", pair(kspace=header(good_text.replace("2, 3, 5", "1," * 9))), "malformed-file", "header")
-    put("code", pair(kspace=header("{'descr': __import__('os').system('x'), 'fortran_order': False, 'shape': (1,)}")), "malformed-file", "header")
+    put("code", pair(kspace=header("{'descr': __import__('os').system('x'), 'fortran_order': False, 'shape': (1,)}")),
+        "malformed-file", "header")
     put("twice", pair(kspace=header(good_text.replace("{", "{'shape': (1,), "))), "malformed-file", "header")
     put("key", pair(kspace=header(good_text.replace("descr", "descr_"))), "malformed-file", "header")
     put("unclosed", pair(kspace=header(good_text[:-3])), "malformed-file", "header")
@@ -206,7 +213,8 @@ def main(folder):
                          ("repeated", {"kspace": np.stack([KSPACE, KSPACE + 1000], 1), "trajectory": TRAJECTORY}),
                          ("weighted", ARRAYS | {"weights": (r[0] + s[0] / 4).astype("f8")}),
                          ("noisy", ARRAYS | {"noise": np.asfortranarray(KSPACE.reshape(2, 15) + 1)}),
-                         ("long", {"kspace": np.arange(70000).astype("c8"), "trajectory": np.stack([np.arange(70000) / 70000] * 2, -1)})):
+                         ("long", {"kspace": np.arange(70000).astype("c8"),
+                                   "trajectory": np.stack([np.arange(70000) / 70000] * 2, -1)})):
         with open(name, "wb") as file:
             file.write(npz(**arrays))
 

@@ -3,8 +3,9 @@
 
     scan_files.py FOLDER
 
-FOLDER/manifest has a line for each: name, group ("-": none given), "ok" or the failure's name, words of the sentence (or "-").
-Every good scan holds the same ACQUISITIONS, whose values are a formula that decode_fixture.h has, too; all are exact in float32.
+FOLDER/manifest has a line for each: name, group ("-": none given), "ok" or the failure's name, words of the sentence
+(or "-"). Every good scan holds the same ACQUISITIONS, whose values are a formula that decode_fixture.h has, too; all
+are exact in float32.
 """
 import os
 import struct
@@ -38,7 +39,8 @@ assert HEAD.itemsize == 340
 
 
 def items(traj="<f4", data="<f4"):
-    return np.dtype([("head", HEAD), ("traj", h5py.vlen_dtype(np.dtype(traj))), ("data", h5py.vlen_dtype(np.dtype(data)))])
+    return np.dtype([("head", HEAD), ("traj", h5py.vlen_dtype(np.dtype(traj))),
+                     ("data", h5py.vlen_dtype(np.dtype(data)))])
 
 
 def acquisitions(n=ACQUISITIONS, traj="<f4"):
@@ -59,7 +61,8 @@ def acquisitions(n=ACQUISITIONS, traj="<f4"):
     for i in range(n):
         rows["traj"][i] = (i * 16 + s[:, None] * 0.25 + np.arange(DIMS) * 0.0625).ravel().astype(traj)
         rows["data"][i] = np.stack(np.broadcast_arrays(i * 16 + np.arange(COILS)[:, None] * 2 + s * 0.125,
-                                                       -s - np.arange(COILS)[:, None] * 0.5 - i), -1).ravel().astype("<f4")
+                                                       -s - np.arange(COILS)[:, None] * 0.5 - i),
+                                   -1).ravel().astype("<f4")
     return rows
 
 
@@ -80,8 +83,8 @@ def put_xml(group, xml, form):
         group.create_dataset("xml", data=np.array([xml.encode() + b"\0\0\0"], dtype=f"S{len(xml) + 3}"))
 
 
-def scan(path, rows=None, xml=GOOD_XML, xml_form="list", group="dataset", layout=None, mode="w", extra=None, libver=None,
-         userblock=0, **storage):
+def scan(path, rows=None, xml=GOOD_XML, xml_form="list", group="dataset", layout=None, mode="w", extra=None,
+         libver=None, userblock=0, **storage):
     rows = acquisitions() if rows is None else rows
     with h5py.File(path, mode, libver=libver, **({"userblock_size": userblock} if userblock else {})) as file:
         place = file.create_group(group)
@@ -203,21 +206,26 @@ def main(folder):
     raw("twix_vd", struct.pack("<II", 0, 5) + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
     raw("twix_vb", struct.pack("<II", 4096, 6) + b"Config\0" + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
     raw("not_twix", struct.pack("<II", 0, 65) + bytes(5000), "unknown-format", "format is unknown")
-    for revision, at, logo in ((24.0, 34, b"GE_MED_NMR"), (20.007, 34, b"INVALIDNMR"), (26.002, 110, b"GE_MED_NMR"), (28.002, 110, b"INVALIDNMR")):
+    for revision, at, logo in ((24.0, 34, b"GE_MED_NMR"), (20.007, 34, b"INVALIDNMR"), (26.002, 110, b"GE_MED_NMR"),
+                               (28.002, 110, b"INVALIDNMR")):
         head = bytearray(struct.pack("<f", revision) + bytes(1000))
         head[at:at + 10] = logo
         raw(f"pfile_{revision}_{at}", bytes(head), "unknown-format", "ge_to_ismrmrd")
     label = struct.pack("<4I", 4096, 0, 0, 0x7f01 << 16) + bytes(48)
     raw("philips_lab", label * 5, "unknown-format", "philips_to_ismrmrd")
     raw("not_philips_lab", label * 5 + b"\0", "unknown-format", "format is unknown")
-    raw("philips_list", b"# === GENERAL INFORMATION ===\r\n#\r\n# Gyroscan SW release   :   R5.1\r\n" * 3, "unknown-format", "(.list)")
-    raw("philips_sin", b"Philips Medical Systems\n 01 00 00: nr_locs_per_stack_arr        :            3\n", "unknown-format", "(.sin)")
+    raw("philips_list", b"# === GENERAL INFORMATION ===\r\n#\r\n# Gyroscan SW release   :   R5.1\r\n" * 3,
+        "unknown-format", "(.list)")
+    raw("philips_sin", b"Philips Medical Systems\n 01 00 00: nr_locs_per_stack_arr        :            3\n",
+        "unknown-format", "(.sin)")
     raw("philips_par", b"# === DATA DESCRIPTION FILE ======\r\n#\r\n", "unknown-format", "(.par)")
-    raw("bruker_acqp", b"##TITLE=Parameter List, ParaVision 6.0.1\n##JCAMPDX=4.24\n", "unknown-format", "bruker_to_ismrmrd")
+    raw("bruker_acqp", b"##TITLE=Parameter List, ParaVision 6.0.1\n##JCAMPDX=4.24\n", "unknown-format",
+        "bruker_to_ismrmrd")
     for value, heads in ((4, 1), (2, 2), (4, 0)):
         head = struct.pack(">6I2HI", 3, 7, 128, value, 128 * value, 7 * 128 * value + 28 * heads, 0, 0x45, heads)
         raw(f"varian_{value}_{heads}", head + bytes(3 * (7 * 128 * value + 28 * heads)), "unknown-format", "Varian")
-    raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000), "unknown-format", "format is unknown")
+    raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000),
+        "unknown-format", "format is unknown")
     raw("bart_hdr", b"# Dimensions\n3 512 64 1 1 1 1 1 1 1 1 1 1 1 1 1 \n", "unknown-format", "BART")
     raw("npy", b"\x93NUMPY\x01\0v\0{'descr': '<c8'}" + bytes(100), "unknown-format", ".npy")
     raw("npz", b"PK\x03\x04" + bytes(100), "truncated-file", ".npz")
@@ -239,17 +247,23 @@ def main(folder):
         put_xml(file["dataset"], GOOD_XML, "list")
     text_file("images_only", images, "no-image-data", "reconstructed images")
     text_file("rrsg", rrsg_put, "bad-parameter", "size=X,Y")
-    text_file("rrsg_rank", lambda f: (f.create_dataset("rawdata", data=np.zeros((2, 3), "c8")), f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
+    text_file("rrsg_rank", lambda f: (f.create_dataset("rawdata", data=np.zeros((2, 3), "c8")),
+                                      f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
               "malformed-file", "2 axes")
-    text_file("rrsg_real", lambda f: (f.create_dataset("rawdata", data=np.zeros((1, 2, 3, 4))), f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
+    text_file("rrsg_real", lambda f: (f.create_dataset("rawdata", data=np.zeros((1, 2, 3, 4))),
+                                      f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
               "malformed-file", "no complex")
-    text_file("rrsg_link", lambda f: (rrsg_put(f), f.__delitem__("rawdata"), f.__setitem__("rawdata", h5py.ExternalLink("plain", "/x"))),
+    text_file("rrsg_link", lambda f: (rrsg_put(f), f.__delitem__("rawdata"),
+                                      f.__setitem__("rawdata", h5py.ExternalLink("plain", "/x"))),
               "hostile-file", "link")
-    text_file("rrsg_sparse", lambda f: (f.create_dataset("rawdata", shape=(1, 2**20, 2**10, 64), dtype="c8", chunks=(1, 64, 64, 64)),
-                                        f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))), "malformed-file", "ever written")
+    text_file("rrsg_sparse", lambda f: (f.create_dataset("rawdata", shape=(1, 2**20, 2**10, 64), dtype="c8",
+                                                         chunks=(1, 64, 64, 64)),
+                                        f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))), "malformed-file",
+              "ever written")
     text_file("netcdf", lambda f: f.attrs.create("_NCProperties", b"version=2"), "unknown-format", "NetCDF")
     text_file("other_hdf5", lambda f: f.create_dataset("something/data", data=[1.0]), "unknown-format", "something")
-    text_file("scan_archive", lambda f: f.create_dataset("DownloadData.xml", data=b"<x/>"), "unknown-format", "ge_to_ismrmrd")
+    text_file("scan_archive", lambda f: f.create_dataset("DownloadData.xml", data=b"<x/>"), "unknown-format",
+              "ge_to_ismrmrd")
     text_file("empty_hdf5", lambda f: None, "unknown-format", "empty")
     scan(says("matlab", "unknown-format", "MATLAB 7.3"), userblock=512)
     with open("matlab", "r+b") as file:
@@ -275,8 +289,10 @@ def main(folder):
 
     def long_data(rows):
         rows["data"][2] = np.zeros(9999999, "<f4")
-    attack("m1_head_larger_than_list", set_head(number_of_samples=60000), "malformed-file", "acquisition 0", chunks=(1,))
-    attack("m2_product_overflows", set_head(number_of_samples=65535, active_channels=65535), "limit-exceeded", "channels")
+    attack("m1_head_larger_than_list", set_head(number_of_samples=60000), "malformed-file", "acquisition 0",
+           chunks=(1,))
+    attack("m2_product_overflows", set_head(number_of_samples=65535, active_channels=65535), "limit-exceeded",
+           "channels")
     attack("m2_overflow_of_bytes", set_head(number_of_samples=65535, active_channels=1024), "hostile-file", "expand")
     attack("m2_list_longer_than_head", long_data, "malformed-file", "acquisition 2")
     attack("m6_empty_lists", no_data, "malformed-file", "acquisition 0")
@@ -290,16 +306,19 @@ def main(folder):
     less = np.zeros(4, np.dtype([("head", HEAD), ("data", h5py.vlen_dtype(np.float32))]))
     less["head"], less["data"] = rows["head"], rows["data"]
     scan(says("m5_no_traj", "malformed-file", '"traj"'), rows=less)
-    text_file("m7_scalar", lambda f: (f.create_dataset("dataset/data", data=np.float32(1)), put_xml(f["dataset"], GOOD_XML, "list")),
+    text_file("m7_scalar", lambda f: (f.create_dataset("dataset/data", data=np.float32(1)),
+                                      put_xml(f["dataset"], GOOD_XML, "list")),
               "malformed-file", "list of acquisitions")
     text_file("m8_no_group", lambda f: f.create_dataset("foo/bar", data=np.float32(1)), "unknown-format", "foo")
     text_file("m9_data_is_group", lambda f: (f.create_group("dataset/data"), put_xml(f["dataset"], GOOD_XML, "list")),
               "malformed-file", "not a dataset")
     scan(says("m10_other_xml", "header-invalid", "root element"), xml="<a/>", xml_form="fixed")
-    text_file("m11_bomb", lambda f: (f.create_dataset("dataset/data", shape=(2**40,), maxshape=(None,), dtype=items(), chunks=(1,)),
+    text_file("m11_bomb", lambda f: (f.create_dataset("dataset/data", shape=(2**40,), maxshape=(None,), dtype=items(),
+                                                      chunks=(1,)),
                                      put_xml(f["dataset"], GOOD_XML, "list")), "malformed-file", "ever written")
-    text_file("m12_external_data", lambda f: (f.create_dataset("dataset/data", shape=(64,), dtype="u1", external=[("/etc/passwd", 0, 64)]),
-                                              put_xml(f["dataset"], GOOD_XML, "list")), "hostile-file", "other files")
+    text_file("m12_external_data",
+              lambda f: (f.create_dataset("dataset/data", shape=(64,), dtype="u1", external=[("/etc/passwd", 0, 64)]),
+                         put_xml(f["dataset"], GOOD_XML, "list")), "hostile-file", "other files")
     def external_xml(file):
         file.create_dataset("dataset/xml", shape=(1,), dtype="S64", external=[("/etc/passwd", 0, 64)])
         file["dataset/data"] = acquisitions(4)
@@ -312,11 +331,14 @@ def main(folder):
     linked("m13_external_link", h5py.ExternalLink("plain", "/dataset/data"))
     linked("soft_link", h5py.SoftLink("/real/data"))
     linked("soft_link_traversal", h5py.SoftLink("/dataset/../../etc/passwd"))
-    text_file("group_link", lambda f: f.__setitem__("dataset", h5py.ExternalLink("plain", "/dataset")), "hostile-file", "link")
+    text_file("group_link", lambda f: f.__setitem__("dataset", h5py.ExternalLink("plain", "/dataset")), "hostile-file",
+              "link")
     text_file("hard_link_loop", lambda f: (put_xml(f.create_group("dataset"), GOOD_XML, "list"),
-                                           f["dataset"].__setitem__("data", f["dataset"])), "malformed-file", "not a dataset")
+                                           f["dataset"].__setitem__("data", f["dataset"])), "malformed-file",
+              "not a dataset")
     text_file("hard_link_same", lambda f: (f.create_group("dataset").create_dataset("xml", data=acquisitions(2)),
-                                           f["dataset"].__setitem__("data", f["dataset/xml"])), "malformed-file", "no string")
+                                           f["dataset"].__setitem__("data", f["dataset/xml"])), "malformed-file",
+              "no string")
     def virtual(file):
         layout = h5py.VirtualLayout(shape=(64,), dtype="u1")
         layout[:] = h5py.VirtualSource("/etc/passwd", "x", shape=(64,))
@@ -332,20 +354,25 @@ def main(folder):
             data.id.write_direct_chunk((at,), packed)
         put_xml(file["dataset"], GOOD_XML, "list")
     text_file("m15_gzip_bomb", bomb, "hostile-file", "compressed by a factor")
-    text_file("m15_large_chunk", lambda f: (f.create_dataset("dataset/data", shape=(4,), dtype=items(), chunks=(2**20,), maxshape=(None,),
-                                                             compression="gzip"), put_xml(f["dataset"], GOOD_XML, "list")),
+    text_file("m15_large_chunk", lambda f: (f.create_dataset("dataset/data", shape=(4,), dtype=items(), chunks=(2**20,),
+                                                             maxshape=(None,),
+                                                             compression="gzip"),
+                                            put_xml(f["dataset"], GOOD_XML, "list")),
               "limit-exceeded", "chunks")
     scan(says("lzf", "malformed-file", "filter"), chunks=(5,), compression="lzf")
     texts = acquisitions(4)
-    strange = np.zeros(4, np.dtype([("head", HEAD), ("traj", h5py.vlen_dtype(np.dtype("S4"))), ("data", h5py.vlen_dtype(np.float32))]))
+    strange = np.zeros(4, np.dtype([("head", HEAD), ("traj", h5py.vlen_dtype(np.dtype("S4"))),
+                                    ("data", h5py.vlen_dtype(np.float32))]))
     strange["head"] = texts["head"]
     for i in range(4):
         strange["traj"][i], strange["data"][i] = np.array([b"abcd"]), texts["data"][i]
     scan(says("traj_of_text", "malformed-file", '"traj"'), rows=strange)
-    scan(says("no_acquisitions", "no-image-data", "no acquisitions"), rows=acquisitions(0), chunks=(1,), maxshape=(None,))
+    scan(says("no_acquisitions", "no-image-data", "no acquisitions"), rows=acquisitions(0), chunks=(1,),
+         maxshape=(None,))
 
     many = " ".join(f'a{i}="&gt;>"' for i in range(60000))
-    scan(says("many_attributes", "header-invalid", "tag of more than"), xml=GOOD_XML.replace("<experimental", f"<x {many}/><experimental"))
+    scan(says("many_attributes", "header-invalid", "tag of more than"),
+         xml=GOOD_XML.replace("<experimental", f"<x {many}/><experimental"))
     comment = "<!-- <x " + "a" * 60000 + "--><![CDATA[<" + "b" * 60000 + "]]>"
     scan(says("long_comment"), xml=GOOD_XML.replace("<H1", f"<x>{comment}</x><H1"))
     busy("chunk_bomb", b"TREE\1", 24, 64)
@@ -358,7 +385,8 @@ def main(folder):
         file.truncate(os.path.getsize("stream_cut") - 100)
     raw("stream_no_header", struct.pack("<H1024sH", 1, b"x", 4), "malformed-file", "no header")
     raw("stream_long_text", struct.pack("<HI", 3, 0xffffffff) + b"<a/>", "truncated-file", "truncated")
-    raw("stream_image_overflow", struct.pack("<HI", 3, 4) + b"<a/>" + struct.pack("<H", 1022) + struct.pack("<HH", 1, 8) + b"\xff" * 194
+    raw("stream_image_overflow", struct.pack("<HI", 3, 4) + b"<a/>" + struct.pack("<H", 1022) +
+        struct.pack("<HH", 1, 8) + b"\xff" * 194
         + struct.pack("<Q", 0), "truncated-file", "truncated")
     manifest.close()
 

@@ -1,12 +1,12 @@
 // A headless Chromium that a test drives: browser.mjs MODULES. A line on stdin is a command, {page, method, arguments};
 // each is answered by one line on stdout, {value} or {error}. Methods are those of Playwright's Page, and
 //   open       a new page; arguments: the options of its context, and whether it has WebGL
-//   evaluate, waitForFunction   take the text of a function: what is no function is eval() to the page's policy
-//   refuse     the next request of an address fails, as where a connection is lost
-//   drop       let a file with a name and bytes (base64) fall on the page
-//   trouble    what went wrong since the page was opened: errors in the console, requests to other origins, violations of
-//              the policy
-//   emulate    other media features
+//   evaluate, waitForFunction   take the text of a function; the page's policy treats other texts as eval()
+//   refuse     the next request to an address fails, as with a lost connection
+//   drop       drop a file with a name and bytes (base64) on the page
+//   trouble    what went wrong since the page was opened: errors in the console, requests to other origins, violations
+//              of the policy
+//   emulate    set media features
 //   close      end the page
 import {createRequire} from "node:module";
 import {createInterface} from "node:readline";
@@ -39,7 +39,8 @@ async function open(name, {origin, webgl, ...options}) {
     listen(page, origin, trouble);
     await page.exposeFunction("reportViolation", (text) => trouble.push(`policy: ${text}`));
     await page.addInitScript(() => addEventListener("securitypolicyviolation", (event) =>
-        window.reportViolation(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`)));
+        window.reportViolation([event.violatedDirective, event.blockedURI,
+            `${event.sourceFile}:${event.lineNumber}`].join(" "))));
     if (!webgl) {
         await page.addInitScript(() => {
             const usual = HTMLCanvasElement.prototype.getContext;
@@ -81,7 +82,8 @@ async function obey({page: name, method, arguments: words}) {
             const transfer = new DataTransfer();
             transfer.items.add(new File([Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0))], file));
             for (const type of ["dragenter", "dragover", "drop"])
-                document.body.dispatchEvent(new DragEvent(type, {dataTransfer: transfer, bubbles: true, cancelable: true}));
+                document.body.dispatchEvent(
+                    new DragEvent(type, {dataTransfer: transfer, bubbles: true, cancelable: true}));
         }, words);
     case "screenshot":
         return (await page.screenshot(...words)).toString("base64");

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""What confines the program that talks to other hosts, seen from outside: /proc of a real sender amid its request over HTTPS, and of storescu."""
+"""What confines the program that talks to other hosts, seen from outside: /proc of a real sender amid its request over
+HTTPS, and of storescu.
+"""
 import contextlib
 import os
 import re
@@ -27,13 +29,17 @@ def write(name, text):
 def certificate(name):
     """A certificate of its own for localhost, and its key."""
     paths = [os.path.join(FOLDER.name, f"{name}.{part}") for part in ("crt", "key")]
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-                    "-addext", "subjectAltName=DNS:localhost", "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", f"/CN={name}",
+                    "-addext", "subjectAltName=DNS:localhost", "-out", paths[0], "-keyout", paths[1]], check=True,
+                   capture_output=True)
     return paths
 
 
 class Silent:
-    """A server that takes connections (by TLS, with a context) and answers no request before `go_on` is set; then with 204."""
+    """A server that takes connections (by TLS, with a context) and answers no request before `go_on` is set; then with
+    204.
+    """
 
     def __init__(self, context=None):
         self.listening = socket.create_server(("127.0.0.1", 0))
@@ -42,11 +48,14 @@ class Silent:
         self.thread = threading.Thread(target=self.serve)
         self.thread.start()
 
+    def plain(self, connection):
+        return self.context.wrap_socket(connection, server_side=True) if self.context else connection
+
     def serve(self):
         with contextlib.suppress(OSError):
             while True:
                 connection = self.listening.accept()[0]
-                with contextlib.suppress(OSError), connection if not self.context else self.context.wrap_socket(connection, server_side=True) as plain:
+                with contextlib.suppress(OSError), self.plain(connection) as plain:
                     request = plain.recv(65536)
                     if not request:  # the client did not trust the server's certificate
                         continue
@@ -92,7 +101,8 @@ def delivery(daemon, job, name, state):
         raise AssertionError(f"{error}: {daemon.job(job)['deliveries']}") from None
 
 
-@test("a webhook over HTTPS, to a host by its name: sent from inside the sandbox, only to a server with a trusted certificate")
+@test("a webhook over HTTPS, to a host by its name: sent from inside the sandbox, only to a server with a trusted "
+      "certificate")
 def https():
     crt, key = certificate("one")
     other, _ = certificate("two")
@@ -100,13 +110,16 @@ def https():
     context.load_cert_chain(crt, key)
     secret = write("secret", "a key\n")
     with Silent(context) as trusted, Silent(context) as untrusted:
-        lines = "".join(f"destination {name} webhook https://localhost:{server.port}/ secret={secret} attempts=1 {setting}\nrule {name}\n"
-                        for name, server, setting in (("good", trusted, f"ca={crt}"), ("other", untrusted, f"ca={other}"), ("system", untrusted, "")))
+        lines = "".join(f"destination {name} webhook https://localhost:{server.port}/ secret={secret} attempts=1 "
+                        f"{setting}\nrule {name}\n"
+                        for name, server, setting in (("good", trusted, f"ca={crt}"),
+                                                      ("other", untrusted, f"ca={other}"), ("system", untrusted, "")))
         with Daemon(destinations=write("https", lines)) as daemon:
             job = daemon.submit(scans.radial().bytes(FOLDER.name)).expect(202).json()["id"]
             wait_until(lambda: trusted.got, "a request over TLS")
             for name in ("other", "system"):
-                assert re.search(r"certificate", delivery(daemon, job, name, "dead")["answer"]), daemon.job(job)["deliveries"]
+                assert re.search(r"certificate",
+                                 delivery(daemon, job, name, "dead")["answer"]), daemon.job(job)["deliveries"]
             senders = daemon.children("mrirecon-send")
             same(len(senders), 1, "senders")
             check_confined(senders[0])
@@ -121,7 +134,9 @@ def storescu():
     if not shutil.which("storescu"):
         skip("storescu is not installed (make check installs it)")
     with Silent() as pacs:
-        lines = write("dicom", f"destination pacs dicom localhost:{pacs.port} called=PACS attempts=1 timeout={int(SLOW)}\nrule pacs\n")
+        lines = write("dicom",
+                      f"destination pacs dicom localhost:{pacs.port} called=PACS attempts=1 timeout={int(SLOW)}\nrule "
+                      f"pacs\n")
         with Daemon(destinations=lines) as daemon:
             job = daemon.submit(scans.radial().bytes(FOLDER.name)).expect(202).json()["id"]
             wait_until(lambda: pacs.got, "a request for an association")

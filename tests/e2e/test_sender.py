@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What confines the program that talks to other hosts, seen from outside: /proc of a real sender amid its request over
-HTTPS, and of storescu.
+"""The confinement of the program that talks to other hosts, seen from outside: /proc of a real sender during its
+request over HTTPS, and of storescu.
 """
 import contextlib
 import os
@@ -27,7 +27,7 @@ def write(name, text):
 
 
 def certificate(name):
-    """A certificate of its own for localhost, and its key."""
+    """A certificate for localhost, and its key."""
     paths = [os.path.join(FOLDER.name, f"{name}.{part}") for part in ("crt", "key")]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                     "-days", "2", "-subj", f"/CN={name}",
@@ -37,8 +37,8 @@ def certificate(name):
 
 
 class Silent:
-    """A server that takes connections (by TLS, with a context) and answers no request before `go_on` is set; then with
-    204.
+    """A server that accepts connections (over TLS, with a context) and answers no request until `go_on` is set, then
+    with 204.
     """
 
     def __init__(self, context=None):
@@ -74,7 +74,7 @@ class Silent:
 
 
 def confinement(pid):
-    """Of /proc: {seccomp, no_new_privs, capabilities, and the hard limits}."""
+    """From /proc: {seccomp, no_new_privs, capabilities, and the hard limits}."""
     with open(f"/proc/{pid}/status") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     with open(f"/proc/{pid}/limits") as file:
@@ -101,8 +101,7 @@ def delivery(daemon, job, name, state):
         raise AssertionError(f"{error}: {daemon.job(job)['deliveries']}") from None
 
 
-@test("a webhook over HTTPS, to a host by its name: sent from inside the sandbox, only to a server with a trusted "
-      "certificate")
+@test("a webhook over HTTPS by host name: sent from the sandbox, only to a server with a trusted certificate")
 def https():
     crt, key = certificate("one")
     other, _ = certificate("two")
@@ -129,7 +128,7 @@ def https():
             assert trusted.got[0].startswith(b"POST / HTTP/"), trusted.got
 
 
-@test("storescu is in the sandbox of the sender that starts it")
+@test("storescu runs in the sandbox of the sender that starts it")
 def storescu():
     if not shutil.which("storescu"):
         skip("storescu is not installed (make check installs it)")
@@ -144,7 +143,7 @@ def storescu():
             program = daemon.children("storescu", sender)[0]
             check_confined(sender)
             check_confined(program)
-            pacs.go_on.set()  # what is no answer of DICOM ends the attempt
+            pacs.go_on.set()  # an answer that is not DICOM ends the attempt
             delivery(daemon, job, "pacs", "dead")
 
 

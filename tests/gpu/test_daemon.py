@@ -219,8 +219,7 @@ def poisoned(folder):
     return f"{folder}/bin"
 
 
-@test("a sticky error ends the worker and is reported; the job is run once more; a second one fails it, and the next "
-      "job succeeds")
+@test("a sticky error ends the worker; the job is run once more; a second one fails it; the next succeeds")
 def sticky():
     # The trigger lies where a worker may open files.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:

@@ -197,12 +197,14 @@ def refusals():
 
 @test("successful responses conform to the document")
 def straight(daemon):
-    job = daemon.submit(scans.radial().bytes(daemon.state), Idempotency_Key="straight", Accept="multipart/mixed").expect(202).json()["id"]
+    job = daemon.submit(scans.radial().bytes(daemon.state), Idempotency_Key="straight",
+                        Accept="multipart/mixed").expect(202).json()["id"]
     daemon.finish(job)
     for path, method, operation, _ in operations():
         if method != "get" or "events" in path or "uploads" in path:
             continue
-        answer = daemon.get(path.replace("{id}", job).replace("{name}", "image").replace("{file}", "index.html") + ("?key=straight" if path == "/v1/streams" else ""))
+        answer = daemon.get(path.replace("{id}", job).replace("{name}", "image").replace("{file}", "index.html") +
+                            ("?key=straight" if path == "/v1/streams" else ""))
         same(answer.status, 303 if path == "/ui" else 200, f"status of {path}")
         check_answer(path, method, operation, answer)
 

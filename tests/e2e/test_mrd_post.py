@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""MRD streams as the body of a POST: read, and reconstructed, while they arrive; whatever becomes of sender, worker and stream."""
+"""MRD streams as the body of a POST: read and reconstructed while they arrive, whatever happens to sender, worker and
+stream.
+"""
 import io
 import json
 import os
@@ -22,7 +24,7 @@ MESSAGES = list(SCAN.messages())
 
 
 def series():
-    """The messages of a scan of FRAMES repetitions."""
+    """The messages of a scan with FRAMES repetitions."""
     scan = scans.radial(spokes=SPOKES * FRAMES)
     scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // SPOKES
     return scan
@@ -49,7 +51,7 @@ class Post:
         return self
 
     def end(self):
-        """End the body; status, headers and body of the answer, whose connection closes with it."""
+        """End the body; returns status, headers and body of the answer, after which the connection closes."""
         self.socket.sendall(b"0\r\n\r\n")
         answer = b""
         while piece := self.socket.recv(1 << 16):
@@ -60,7 +62,7 @@ class Post:
 
 
 class Parts:
-    """The parts of a multipart/mixed answer, one after the other as they come: images as (place, pixels), then the last."""
+    """The parts of a multipart/mixed answer, as they arrive: images as (index, pixels), then the last part."""
 
     def __init__(self, connection):
         self.file = connection.makefile("rb")
@@ -91,7 +93,7 @@ class Parts:
         return found[:-2]
 
     def next(self):
-        """An image, which has to be followed by a boundary; or the last part, as JSON, which ends the answer."""
+        """An image, which a boundary must follow; or the last part, as JSON, which ends the answer."""
         headers = self.head(self.line)
         if headers["content-type"] == "application/x-ismrmrd":
             (number, (head, pixels)), = mrd.of_bytes(self.take(int(headers["content-length"])))
@@ -104,7 +106,7 @@ class Parts:
         return json.loads(text[:-len(self.boundary) - 4])
 
     def all(self):
-        """The images that are still to come, and the last part."""
+        """The remaining images, and the last part."""
         found = [self.next()]
         while isinstance(found[-1], tuple):
             found.append(self.next())
@@ -114,13 +116,14 @@ class Parts:
 def images_of(daemon, key, **headers):
     """A GET of the images of the submission with this key."""
     connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
-    lines = [f"GET /v1/streams?key={key} HTTP/1.1", "Host: localhost", "Connection: close", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [f"GET /v1/streams?key={key} HTTP/1.1", "Host: localhost", "Connection: close",
+             *(f"{name}: {value}" for name, value in headers.items())]
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
     return Parts(connection)
 
 
 def arriving(daemon, key):
-    """The images of a submission whose head may still be on its way."""
+    """The images of a submission whose header may still be under way."""
     def look():
         parts = images_of(daemon, key)
         return parts if parts.status != 404 else None
@@ -130,14 +133,14 @@ def arriving(daemon, key):
 def check(images, truth, first=1):
     same([place for place, _ in images], list(range(first, len(truth) + 1)), "places in the series")
     for place, pixels in images:
-        assert np.array_equal(pixels, truth[place - 1]), f"other pixels in image {place}"
+        assert np.array_equal(pixels, truth[place - 1]), f"different pixels in image {place}"
 
 
 MIXED = "multipart/mixed, application/json;q=0.5"
 
 
 def accepted(daemon, post):
-    """The job of a POST that ends here, once it has ended."""
+    """End the POST, and return its job once it has ended."""
     status, headers, body = post.end()
     same(status, 202, f"status ({body[:500]!r})")
     return daemon.finish(headers["location"].rsplit("/", 1)[1])
@@ -160,20 +163,20 @@ def count_of(daemon):
     return len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
 
 
-@test("a slow sender: the body is read while it arrives, with and without a length, and gives the bits of its HDF5 file")
+@test("a slow sender: the body is read while it arrives, with and without a length, with its HDF5 file's bits")
 def slow(daemon):
     truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
     with Post(daemon) as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         same(count_of(daemon), 1, "jobs while the body arrives")
-        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "other pixels"
+        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "different pixels"
     with Post(daemon, Prefer="wait=120", Accept="application/x-npy", Content_Type="text/plain") as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         status, headers, body = post.send(*MESSAGES[12:]).end()
         same((status, headers["content-type"]), (200, "application/x-npy"), "answer to a sender that waits")
-        assert np.array_equal(np.load(io.BytesIO(body)), truth), "other pixels"
+        assert np.array_equal(np.load(io.BytesIO(body)), truth), "different pixels"
     whole = b"".join(MESSAGES)
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=120) as connection:
         head = (f"POST /v1/jobs?{QUERY} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -184,7 +187,7 @@ def slow(daemon):
         same(status_of(connection.makefile("rb").read()), 202, "answer to a body of known length")
 
 
-@test("a series whose first repetitions are complete before the body ends: the images are those of the whole scan")
+@test("a series whose first repetitions are complete before the body ends: the images equal the whole scan's")
 def repetitions(daemon):
     scan = series()
     truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
@@ -193,10 +196,10 @@ def repetitions(daemon):
         post.send(*messages[:1 + 2 * SPOKES + 1])
         read_ahead(daemon)
         job = accepted(daemon, post.send(*messages[1 + 2 * SPOKES + 1:]))
-    assert np.array_equal(pixels_of(daemon, job), truth), "other pixels"
+    assert np.array_equal(pixels_of(daemon, job), truth), "different pixels"
 
 
-@test("a series: a second request gets each image while later repetitions are still to be sent, and then the job")
+@test("a series: a second request gets each image while later repetitions are still sent, and then the job")
 def beside(daemon):
     scan = series()
     truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
@@ -217,7 +220,7 @@ def beside(daemon):
     same(document["id"], job["id"], "the last part, to one who asks later")
 
 
-@test("a sender that waits gets the images in its answer, of an HDF5 file as well; the last part says how the job ended")
+@test("a waiting sender gets the images in its answer, also of an HDF5 file; the last part is the job's result")
 def answered(daemon):
     scan = series()
     content = scan.bytes(FOLDER.name)
@@ -230,16 +233,18 @@ def answered(daemon):
             parts = Parts(connection)
             images, document = parts.all()
             check(images, truth)
-            same((document["state"], f"/v1/jobs/{document['id']}"), ("succeeded", parts.headers["location"]), "the last part")
+            same((document["state"], f"/v1/jobs/{document['id']}"), ("succeeded", parts.headers["location"]),
+                 "the last part")
     with Post(daemon, Accept=MIXED, Prefer="wait=120") as post:
         post.send(mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:])
         post.socket.sendall(b"0\r\n\r\n")
         images, document = Parts(post.socket).all()
-        same((images, document["state"], document["error"]["code"]), ([], "failed", "header-invalid"), "answer to a bad scan")
+        same((images, document["state"], document["error"]["code"]), ([], "failed", "header-invalid"),
+             "answer to a bad scan")
     daemon.submit(content, "kind=nbody", Accept="multipart/mixed", Prefer="wait=60").problem(406, "not-acceptable")
 
 
-@test("images of a sender that dies, of a worker that dies, of a repeated scan, of a wait that ends; and of none")
+@test("images for a sender that dies, a worker that dies, a repeated scan, a wait that expires; and for no scan")
 def lost():
     with Daemon(expect_trouble=True) as daemon:
         scan = series()
@@ -262,7 +267,8 @@ def lost():
             job = accepted(daemon, post.send(*messages[1 + SPOKES + 1:]))
             images, document = parts.all()
             check(images, truth, 2)
-            same((document["id"], document["state"], job["attempts"]), (job["id"], "succeeded", 1), "the last part, and attempts")
+            same((document["id"], document["state"], job["attempts"]), (job["id"], "succeeded", 1),
+                 "the last part, and attempts")
         with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
             post.send(messages[0])
             parts = arriving(daemon, "b")
@@ -271,7 +277,8 @@ def lost():
             images, document = parts.all()
             same(document["id"], job["id"], "the last part of a repeated scan")
             check(images, truth)
-        same(daemon.submit(scan.bytes(FOLDER.name), QUERY, Idempotency_Key="c").status, 202, "a submission without Accept")
+        same(daemon.submit(scan.bytes(FOLDER.name), QUERY, Idempotency_Key="c").status, 202,
+             "a submission without Accept")
         daemon.get("/v1/streams?key=c").problem(409, "conflict")
         daemon.get("/v1/streams?key=none").problem(404, "not-found")
         daemon.get("/v1/streams?key=b", X_Mrirecond_Client="another").problem(404, "not-found")
@@ -279,7 +286,7 @@ def lost():
         daemon.get("/v1/streams?kex=b").problem(400, "unknown-parameter")
 
 
-@test("a sender that dies midway, is refused midway, or repeats itself: the worker forgets what it has read")
+@test("a sender that dies midway, is refused midway, or sends the scan again: the worker drops what it has read")
 def dropped():
     with Daemon(body_limit="60K") as daemon:
         with Post(daemon) as post:
@@ -318,20 +325,20 @@ def killed():
             os.kill(daemon.worker(), signal.SIGKILL)
             wait_until(lambda: "was killed by signal 9" in daemon.read_log(), "the daemon to find its worker dead")
             job = accepted(daemon, post.send(*MESSAGES[12:]))
-        assert np.array_equal(pixels_of(daemon, job), truth), "other pixels"
+        assert np.array_equal(pixels_of(daemon, job), truth), "different pixels"
         same(job["attempts"], 1, "attempts")
 
 
-@test("another job meanwhile goes first")
+@test("another job that arrives meanwhile runs first")
 def overtaken(daemon):
     with Post(daemon) as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
-        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "other pixels"
+        assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "different pixels"
 
 
-@test("a body that is no whole stream is judged as when it is read at once: what lacks CLOSE, is cut, damaged, or not for its kind")
+@test("an incomplete stream is judged as when read at once: without CLOSE, cut, damaged, or of the wrong kind")
 def wrong(daemon):
     def outcome(sent, query=QUERY, ahead=True):
         with Post(daemon, query) as post:
@@ -341,7 +348,7 @@ def wrong(daemon):
             return accepted(daemon, post.send(*sent[12:]))
     same(outcome(MESSAGES[:-1])["state"], "succeeded", "state of a stream without CLOSE")
     assert np.array_equal(pixels_of(daemon, outcome([*MESSAGES, b"more"])),
-                          pixels_of(daemon, outcome(MESSAGES))), "other pixels with bytes behind CLOSE"
+                          pixels_of(daemon, outcome(MESSAGES))), "different pixels with bytes after CLOSE"
     check_problem(outcome([*MESSAGES[:20], MESSAGES[20][:77]])["error"], "truncated-file")
     check_problem(outcome([*MESSAGES[:20], struct.pack("<H", 4711), *MESSAGES[20:]])["error"], "malformed-file")
     damaged = outcome([mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:]], ahead=False)

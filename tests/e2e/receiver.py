@@ -1,4 +1,4 @@
-"""A web server that webhooks are sent to, and the file of destinations that names it."""
+"""A web server for webhooks, and the file of destinations that names it."""
 import contextlib
 import http.server
 import os
@@ -6,7 +6,7 @@ import threading
 
 
 class Receiver:
-    """An HTTP server that keeps what it is sent, and answers what the test says: a status, or (status, headers)."""
+    """An HTTP server that records its requests, and answers as the test says: a status, or (status, headers)."""
 
     def __init__(self, port=0, answers=()):
         self.answers, self.got, self.hold = list(answers), [], threading.Event()
@@ -47,13 +47,16 @@ class Receiver:
         self.thread.join()
 
     def destination(self, folder, name, settings=""):
-        """A line of a webhook of this name, with its secret in the folder; it is tried again within seconds."""
+        """The configuration line of a webhook of this name, with its secret in the folder; it is retried within
+        seconds.
+        """
         secret = write(folder, name + ".secret", "a key of the test")
-        return f"destination {name} webhook http://127.0.0.1:{self.port}/{name} secret={secret} retry=1 retry-most=1 {settings}\n"
+        return (f"destination {name} webhook http://127.0.0.1:{self.port}/{name} secret={secret} "
+                f"retry=1 retry-most=1 {settings}\n")
 
 
 def write(folder, name, text):
-    """A file that only its owner may read; its path."""
+    """Write a file that only its owner may read; returns its path."""
     path = os.path.join(folder, name)
     with open(path, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
         file.write(text)

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""The stream of the events of all jobs, and the short list: what is told to whom, coming back, restarts, limits, slow readers."""
+"""The stream of the events of all jobs, and the short list: who receives what, reconnecting, restarts, limits, slow
+readers.
+"""
 import signal
 import tempfile
 
@@ -10,7 +12,8 @@ from harness import Daemon, main, same, sanitized, test, wait_until
 from receiver import Receiver, write
 from streams import Stream
 
-SHORT = {"id", "kind", "state", "progress", "step", "priority", "client", "name", "created", "started", "finished", "duration", "bytes", "attempts", "error"}
+SHORT = {"id", "kind", "state", "progress", "step", "priority", "client", "name", "created", "started", "finished",
+         "duration", "bytes", "attempts", "error"}
 
 
 def feed(daemon, last=None, **headers):
@@ -34,7 +37,8 @@ def until(events, condition):
 
 
 def ends(identity):
-    return lambda name, data: name == "job" and data["id"] == identity and data["state"] in ("succeeded", "failed", "canceled")
+    return lambda name, data: name == "job" and data["id"] == identity and data["state"] in ("succeeded", "failed",
+                                                                                             "canceled")
 
 
 @test("a stream begins with reset, and sends jobs that are created, run, end and are removed, as short documents")
@@ -46,7 +50,7 @@ def order(daemon):
     identity = daemon.submit(scan(daemon), "kind=recon&name=knee.h5").expect(202).json()["id"]
     seen = until(events, ends(identity))
     states = [data["state"] for name, _, data in seen if name == "job"]
-    same(states[-1], "succeeded", "last state")  # a job that is quick may be told once only: as what it is now
+    same(states[-1], "succeeded", "last state")  # a quick job may appear only once, in its latest state
     for name, number, data in seen:
         if name == "job":
             same(set(data), SHORT, "members of the short document")
@@ -81,7 +85,7 @@ def progress(daemon):
     stream.close()
 
 
-@test("a client that returns with Last-Event-ID gets the events it missed; with an unknown id, or after a restart, a reset")
+@test("Last-Event-ID brings the missed events; with an unknown id, or after a restart, a reset")
 def resume():
     with Daemon(devices="cpu") as daemon:
         stream = feed(daemon)
@@ -92,14 +96,17 @@ def resume():
         second = daemon.run(scan(daemon, 2))["id"]
         missed = feed(daemon, number)
         seen = [data for name, _, data in until(missed.events(), ends(second)) if name != "progress"]
-        # The end may have been told in an earlier change's place: then it is told once more.
-        same({(data["id"], data["state"]) for data in seen if data["id"] != second} - {(first, "succeeded")}, set(), "what was missed")
+        # The end may have been sent in place of an earlier change; then it is sent once more.
+        same({(data["id"], data["state"]) for data in seen if data["id"] != second} - {(first, "succeeded")}, set(),
+             "what was missed")
         missed.close()
         both = feed(daemon, start)
-        same({data["id"] for name, _, data in until(both.events(), ends(second)) if name == "job"}, {first, second}, "from the start on")
+        same({data["id"] for name, _, data in until(both.events(), ends(second)) if name == "job"}, {first, second},
+             "from the start on")
         both.close()
         run = start.split("-")[0]
-        for last in ("nonsense", "", "-", "5", run, run + "-", run + "-x", run + "--1", run + "-999999999", "0" * 16 + "-1", run + "-" + "9" * 40):
+        for last in ("nonsense", "", "-", "5", run, run + "-", run + "-x", run + "--1", run + "-999999999", "0" * 16 +
+                     "-1", run + "-" + "9" * 40):
             other = feed(daemon, last)
             name, _, data = next(other.events())
             same(name, "reset", f"after {last!r}")
@@ -110,15 +117,16 @@ def resume():
         again = feed(daemon, number)
         name, fresh, data = next(again.events())
         same((name, data), ("reset", {"reason": "restart"}), "after a restart")
-        assert fresh.split("-")[0] != run, "the events of two runs have the same name"
+        assert fresh.split("-")[0] != run, "event ids of two runs are equal"
         again.close()
 
 
-@test("a client receives its own jobs, a role that sees all receives everyone's; a reload of the tokens ends the streams")
+@test("clients receive their own jobs, roles that see all receive all; a reload of the tokens ends the streams")
 def roles():
     with Guarded() as daemon:
         same(Stream(daemon, "/v1/events").status, 401, "without a token")
-        streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}") for who in ("read", "submit", "other", "view", "admin")}
+        streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}")
+                   for who in ("read", "submit", "other", "view", "admin")}
         events = {who: stream.events() for who, stream in streams.items()}
         for who in streams:
             same(next(events[who])[0], "reset")
@@ -128,37 +136,45 @@ def roles():
             same({data["id"] for _, _, data in until(events[who], ends(last))}, expected, f"jobs told to {who}")
         for who in ("view", "admin"):
             left = {mine, theirs}
-            until(events[who], lambda name, data: ends(data["id"])(name, data) and (left.discard(data["id"]) or not left))
+            until(events[who], lambda name, data: ends(data["id"])(name, data)
+                  and (left.discard(data["id"]) or not left))
         new_token(daemon.tokens, "mri3", "read")
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reload: 6 tokens" in daemon.read_log(), "the reload")
-        daemon.job_of("submit")  # what wakes them
+        daemon.job_of("submit")  # these wake the streams
         for who in ("read", "submit", "view", "admin"):
-            assert not any(name == "reset" for name, _, _ in events[who]), "a stream that ended began again"
+            assert not any(name == "reset" for name, _, _ in events[who]), "a stream that was ended continues"
         for stream in streams.values():
             stream.close()
 
 
-@test("deliveries of a job are told when they are added and change their states, to whom the job is told; destinations are listed by name")
+@test("deliveries are reported when added or changed, to clients that see the job; destinations by name")
 def deliveries():
     with tempfile.TemporaryDirectory() as folder, Receiver(answers=[410, 410]) as refusing:
-        path = write(folder, "destinations", refusing.destination(folder, "hook") + refusing.destination(folder, "mine", "clients=mri2") +
+        path = write(folder, "destinations", refusing.destination(folder, "hook") +
+                     refusing.destination(folder, "mine", "clients=mri2") +
                      "rule hook client=mri1\n")
         with Guarded(destinations=path) as daemon:
-            streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}") for who in ("submit", "other", "admin")}
+            streams = {who: feed(daemon, Authorization=f"Bearer {daemon.token[who]}")
+                       for who in ("submit", "other", "admin")}
             job = daemon.job_of("submit")
             for who in ("submit", "admin"):
-                seen = until(streams[who].events(), lambda name, data: name == "deliveries" and data["deliveries"][0]["state"] == "dead")
+                seen = until(streams[who].events(), lambda name, data: name == "deliveries"
+                             and data["deliveries"][0]["state"] == "dead")
                 told = [(number, data) for name, number, data in seen if name == "deliveries"]
                 assert all(number and data["id"] == job for number, data in told), told
                 for _, data in told:
-                    assert not complaints({"$ref": "#/components/schemas/Delivery"}, data["deliveries"][0], "delivery"), data
-                same(told[-1][1]["deliveries"], daemon.as_(who, "GET", f"/v1/jobs/{job}").json()["deliveries"], "the deliveries")
+                    assert not complaints({"$ref": "#/components/schemas/Delivery"}, data["deliveries"][0],
+                                          "delivery"), data
+                same(told[-1][1]["deliveries"], daemon.as_(who, "GET", f"/v1/jobs/{job}").json()["deliveries"],
+                     "the deliveries")
             theirs = daemon.job_of("other")
-            same({name for name, _, data in until(streams["other"].events(), ends(theirs))} & {"deliveries"}, set(), "told to another client")
+            same({name for name, _, data in until(streams["other"].events(), ends(theirs))} & {"deliveries"}, set(),
+                 "told to another client")
             daemon.as_("admin", "POST", f"/v1/jobs/{theirs}/deliveries/hook").expect(202)
             states = [data["deliveries"][0]["state"] for name, _, data in
-                      until(streams["other"].events(), lambda name, data: name == "deliveries" and data["deliveries"][0]["state"] == "dead")
+                      until(streams["other"].events(), lambda name, data: name == "deliveries"
+                            and data["deliveries"][0]["state"] == "dead")
                       if name == "deliveries"]
             assert states[-1] == "dead" and set(states) <= {"pending", "sending", "dead"}, states
             for who, names in (("admin", ["hook", "mine"]), ("other", ["mine"]), ("submit", []), ("read", [])):
@@ -174,7 +190,8 @@ def limit(daemon):
     problem = daemon.get("/v1/events").problem(429, "client-quota")
     assert "32 streams" in problem["detail"], problem
     assert "\nmrirecond_event_streams 32\n" in daemon.get("/metrics").body.decode()
-    daemon.get("/v1/events", X_Mrirecond_Client="another").problem(429, "client-quota")  # a name is no right
+    # A client name gives no permission.
+    daemon.get("/v1/events", X_Mrirecond_Client="another").problem(429, "client-quota")
     streams.pop().close()
 
     def room():
@@ -196,12 +213,13 @@ def unread(daemon):
         for identity in ids:
             daemon.request("POST", f"/v1/jobs/{identity}/cancel").expect(202)
     grown = daemon.peak_memory() - before
-    # 30 streams with a connection's memory each, and 40 scans. Without a bound nothing would be large here, either: what
-    # is bounded is the text, of 32 KiB, and the ring (tests/unit/test_feed.c).
+    # 30 streams with one connection's memory each, and 40 scans. Even without a bound nothing would be large here; the
+    # bounded parts are the text, of 32 KiB, and the ring (tests/unit/test_feed.c).
     assert grown < (300 if sanitized() else 30) << 20, f"grew by {grown / 2**20:.1f} MiB"
     for stream in streams[:3]:
         states = {}
-        until(stream.events(), lambda name, data: name == "job" and states.update({data["id"]: data["state"]}) is None and
+        until(stream.events(), lambda name, data: name == "job" and states.update({data["id"]: data["state"]}) is None
+              and
               all(states.get(identity) == "canceled" for identity in ids))
     for stream in streams:
         stream.close()
@@ -237,16 +255,20 @@ def fields():
             same([list(job) for job in listed("fields=name,id,results")], [["id", "name", "results"]] * 4, "members")
             same([job["results"][0]["name"] for job in listed("fields=results&state=succeeded")], ["image"], "results")
             same(set(listed("fields=short,deadline")[0]), SHORT | {"deadline"}, "more than short")
-            for long, short in zip(listed("state=queued,succeeded"), listed("state=queued,succeeded&fields=short"), strict=True):
+            for long, short in zip(listed("state=queued,succeeded"), listed("state=queued,succeeded&fields=short"),
+                                   strict=True):
                 same({name: long[name] for name in SHORT}, short, "the short document")
             ids = {"canceled": canceled, "queued": waiting, "running": running, "succeeded": done}
-            for states in ("succeeded", "canceled,queued", "queued,succeeded,canceled", "running,failed", "queued,queued"):
+            for states in ("succeeded", "canceled,queued", "queued,succeeded,canceled", "running,failed",
+                           "queued,queued"):
                 expected = [identity for state, identity in ids.items() if state in states.split(",")]
-                same([job["id"] for job in listed(f"fields=id&state={states}")], expected, f"jobs of the states {states}")
+                same([job["id"] for job in listed(f"fields=id&state={states}")], expected,
+                     f"jobs of the states {states}")
             same(len(listed("kind=recon")), 4, "jobs of the kind")
             same(len(listed("kind=recon&state=queued,succeeded&limit=1")), 1, "a page")
             same(listed("kind=other"), [], "jobs of another kind")
-            for query in ("fields=", "fields=id,", "fields=,id", "fields=id,none", "fields=Short", "state=queued,", "state=none,queued", "state="):
+            for query in ("fields=", "fields=id,", "fields=,id", "fields=id,none", "fields=Short", "state=queued,",
+                          "state=none,queued", "state="):
                 daemon.get(f"/v1/jobs?{query}").problem(400, "bad-parameter")
 
 

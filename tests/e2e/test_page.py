@@ -298,11 +298,13 @@ def themes(daemon):
     assert grounds[0] != grounds[1], f"both themes have the same background: {grounds}"
 
 
-@test("deliveries: those of a job with the last answer, sent again and elsewhere by the keyboard; failed ones in a list, live, dark and light")
+@test("deliveries: those of a job with the last answer, sent again and elsewhere by the keyboard; failed ones in a "
+      "list, live, dark and light")
 def deliveries():
     page_of = browser()
     with Receiver(answers=[410, 410]) as hook, Receiver() as other:
-        path = write(FOLDER.name, "destinations", hook.destination(FOLDER.name, "hook") + other.destination(FOLDER.name, "spare") + "rule hook\n")
+        path = write(FOLDER.name, "destinations", hook.destination(FOLDER.name, "hook") +
+                     other.destination(FOLDER.name, "spare") + "rule hook\n")
         with Daemon(web_dir=PAGE, destinations=path) as daemon:
             first = daemon.run(radial(seed=21), "kind=recon&name=first.h5")["id"]
             with page_of.page(daemon, colorScheme="dark") as page:
@@ -325,13 +327,15 @@ def deliveries():
                 page.selectOption("[aria-label='State of deliveries']", "delivered")
                 page.see(f".outbox tr[data-job='{second}'][data-state=delivered]")
                 page.click(".outbox tr td button:text-is('second.h5')")
-                page.see(f".job[data-job='{second}'] .delivery[data-destination=hook][data-state=delivered]:has-text('The server answered 204.')")
+                page.see(f".job[data-job='{second}'] "
+                         f".delivery[data-destination=hook][data-state=delivered]:has-text('The server answered 204.')")
                 same(len(other.got), 0, "requests at the other destination")
                 page.focus(".send-to button:text-is('Send')")
                 page.press("Enter")
                 page.see(".delivery[data-destination=spare][data-state=delivered]")
                 assert json.loads(other.got[0][2])["data"]["id"] == second, other.got
-                same(page.evaluate("() => document.querySelectorAll('.send-to').length"), 0, "destinations that are left")
+                same(page.evaluate("() => document.querySelectorAll('.send-to').length"), 0,
+                     "destinations that are left")
             with page_of.page(daemon, path="/ui/#deliveries", colorScheme="light") as page:
                 page.see(f".outbox tr[data-job='{first}']")
                 clean(page)
@@ -357,7 +361,8 @@ def deliveries_of_a_reader():
             page.see(".delivery[data-state=dead]:has-text('The server answered 410.')")
             page.click("header button:text-is('1 failed')")
             page.see(f".outbox tr[data-job='{identity}']")
-            same(page.evaluate("() => [...document.querySelectorAll('main button')].map((b) => b.innerText).filter((text) => /^send/i.test(text))"),
+            same(page.evaluate("() => [...document.querySelectorAll('main button')].map((b) => "
+                               "b.innerText).filter((text) => /^send/i.test(text))"),
                  [], "buttons that send")
 
 

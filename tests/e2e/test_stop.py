@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The daemon's end: at any moment, whatever its threads are busy with, and after a start that fails half-way."""
+"""The daemon's end: at any moment, whatever its threads do, and after a start that fails half way."""
 import contextlib
 import http.client
 import os
@@ -21,16 +21,16 @@ BODY = SCAN.bytes(FOLDER.name)
 MESSAGES = list(SCAN.messages())
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
 STOPS = 6
-ENDS = (OSError, http.client.HTTPException, ValueError, AssertionError)  # of requests to a daemon that ends
+ENDS = (OSError, http.client.HTTPException, ValueError, AssertionError)  # of requests to a daemon that is ending
 
 
 def environment(**more):
-    """Threads pause for up to 20 ms at locks: what would take a busy machine and much luck otherwise."""
+    """Threads pause for up to 20 ms at locks, so that rare interleavings occur."""
     return {"LD_PRELOAD": fault("jitter"), "JITTER": "20", "ASAN_OPTIONS": "verify_asan_link_order=0", **more}
 
 
 class Crowd:
-    """Clients that do all that clients do, until the daemon is told to stop."""
+    """Clients that send every kind of request, until the daemon is told to stop."""
 
     def __init__(self, daemon, seed):
         self.daemon, self.stopped, self.done, self.wrong = daemon, threading.Event(), {}, []
@@ -54,7 +54,7 @@ class Crowd:
         return [job["id"] for job in self.daemon.get(f"/v1/jobs?limit=20{query}").expect(200).json()["jobs"]]
 
     def end(self, identity):
-        """Wait for the end of a job, so that no queue grows."""
+        """Wait for the end of a job, so that the queue stays short."""
         assert self.daemon.get(f"/v1/jobs/{identity}", Prefer="wait=60").status in (200, 404), "no job"
 
     def submit(self, chance):
@@ -62,7 +62,7 @@ class Crowd:
         self.end(self.daemon.submit(BODY, f"kind=recon&priority={priority}").expect(202).json()["id"])
 
     def wait(self, chance):
-        """What others cancel, or remove, has no image."""
+        """A job that others cancel or remove has no image."""
         prefer = chance.choice(("wait=60", "wait=60, cancel-on-disconnect"))
         answer = self.daemon.submit(BODY, Prefer=prefer, Accept="image/png")
         assert answer.status < 500, answer.body
@@ -78,14 +78,14 @@ class Crowd:
         self.end(where.rsplit("/", 1)[1])
 
     def listen(self, chance):
-        """The events of all jobs, up to a few."""
+        """Read the events of all jobs, up to a few."""
         stream = Stream(self.daemon, "/v1/events")
         with contextlib.closing(stream):
             for _, _ in zip(range(chance.randrange(1, 20)), stream.events()):
                 pass
 
     def follow(self, _):
-        """The events of a job, to its end."""
+        """Read the events of a job, until its end."""
         identity = self.daemon.submit(BODY).expect(202).json()["id"]
         stream = Stream(self.daemon, f"/v1/jobs/{identity}/events")
         with contextlib.closing(stream):
@@ -103,7 +103,7 @@ class Crowd:
             session.send(mrd.text(mrd.CONFIG_TEXT, "kind=recon"), *MESSAGES).messages()
 
     def stream_part(self, chance):
-        """A stream that breaks off in the middle of a scan."""
+        """Send a stream that breaks off in the middle of a scan."""
         with mrd.Session(self.daemon) as session:
             session.send(mrd.text(mrd.CONFIG_TEXT, "kind=recon"), *MESSAGES[:chance.randrange(1, len(MESSAGES))])
             session.socket.shutdown(socket.SHUT_WR)
@@ -122,7 +122,9 @@ class Crowd:
         return self.wrong or len(self.done) == len(self.threads)
 
     def stop(self, chance):
-        """Stop the daemon amid all this, sometimes by a second signal while jobs may still end; its exit status."""
+        """Stop the daemon during all this, sometimes with a second signal while jobs may still end; returns its exit
+        status.
+        """
         self.stopped.set()
         self.daemon.process.send_signal(signal.SIGTERM)
         if chance.random() < 0.5:
@@ -134,30 +136,31 @@ class Crowd:
         return status
 
 
-@test("stopped at random moments amid uploads, streams, sessions, conversions and deliveries, the daemon ends cleanly")
+@test("stopped at random moments during uploads, streams, conversions and deliveries, the daemon ends cleanly")
 def stops():
     chance = random.Random(7)
-    # A destination that accepts and does not answer, so that senders are there; and one that nobody serves.
+    # A destination that accepts and never answers, so that senders exist; and one where nobody listens.
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         secret, lines = f"{FOLDER.name}/secret", f"{FOLDER.name}/destinations"
         with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write("a key of the test")
         with open(lines, "w") as file:
             for name, port in (("silent", silent.getsockname()[1]), ("closed", 9)):
-                file.write(f"destination {name} webhook http://127.0.0.1:{port}/ secret={secret} retry=1 retry-most=1\n")
+                file.write(f"destination {name} webhook http://127.0.0.1:{port}/ secret={secret} retry=1 "
+                           f"retry-most=1\n")
                 file.write(f"rule {name}\n")
         with Daemon(devices="cpu", environment=environment(), destinations=lines, mrd_listen="127.0.0.1:0",
                     drain_time=1, upload_lifetime=1, keep_jobs=5) as daemon:
             for number in range(STOPS):
                 crowd = Crowd(daemon, number)
                 wait_until(crowd.all_began, "each kind of client to be served")
-                time.sleep(chance.uniform(0, 0.5))  # the moment is random
+                time.sleep(chance.uniform(0, 0.5))  # at a random moment
                 status = crowd.stop(chance)
                 same((status, crowd.wrong), (0, []), f"exit status, and what failed before stop {number}")
                 daemon.restart()
 
 
-@test("a start that fails for want of a thread, whichever it is, says so and ends cleanly")
+@test("a start that fails because a thread cannot be started, whichever it is, says so and ends cleanly")
 def half_starts():
     for number in range(1, 200):
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""How exact the images are: accuracy.py [BIN [DATA]], two tables in Markdown, and what they were computed on.
+"""How exact the images are: accuracy.py [BIN [DATA]], two tables in Markdown, and the machine.
 
-Real scans against their exact double-precision sums (DATA, default ../shared/data/mri; left out where absent), and
+Real scans against their exact double-precision sums (DATA, default ../shared/data/mri; left out if absent), and
 simulated, fully sampled ones against the phantom itself inside the sampled disc or ball. NRMSE, one scale fitted.
 """
 import json
@@ -22,7 +22,7 @@ devices = set()
 
 
 def worker(folder, scan, *parameters):
-    """The image [z, y, x] and the report."""
+    """Run the worker; returns the image [z, y, x] and the report."""
     image, report = f"{folder}/image.npy", f"{folder}/report.json"
     subprocess.run([f"{BIN}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", image, "--report",
                     report, *parameters],

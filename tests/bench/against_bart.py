@@ -2,9 +2,9 @@
 """Whole processes side by side: `bart nufft -a -P` (Debian's package bart) and `mrirecon-worker run`, the same adjoint
 of the same samples.
 
-against_bart.py [BIN] [REPEATS]: one JSON line a case: wall-clock medians (files in the page cache), peak memory, and
-the relative l2 distance of each image from a double sum at 200 pixels of the first coil, one complex scale fitted. Our
-process reads ISMRMRD through the sandboxed decoder; BART maps its own raw format.
+against_bart.py [BIN] [REPEATS]: one JSON line per case: wall-clock medians (files in the page cache), peak memory, and
+the relative l2 distance of each image from a double sum at 200 pixels of the first coil, one complex scale fitted.
+mrirecon-worker reads ISMRMRD through the sandboxed decoder; BART maps its own raw format.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def write_cfl(path, array):
     array.astype("c8").ravel(order="F").tofile(path + ".cfl")
 
 
-# A process's peak memory counts what it was before exec: a small one in between keeps this one's arrays out of it.
+# A process's peak memory includes that before exec; a small process in between excludes this program's arrays.
 LAUNCH = """
 import os, sys, time
 start = time.monotonic()
@@ -52,7 +52,7 @@ def measure(command):
 
 
 def distance(image, k, data, shape):
-    """image[z, y, x] against sum data exp(2 pi i k r) at 200 pixels."""
+    """Relative l2 distance of image[z, y, x] from sum data exp(2 pi i k r) at 200 pixels."""
     rng = np.random.default_rng(5)
     at = np.stack([rng.integers(0, n, 200) for n in shape])
     got = np.array([image[tuple(i)] for i in at.T])

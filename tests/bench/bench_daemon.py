@@ -36,8 +36,8 @@ PNG = {"Prefer": "wait=100", "Accept": "image/png"}
 
 
 def once(daemon, scan):
-    """Seconds, the job's id, and the wall clock when the first byte was sent, when the last was, and when the answer
-    was complete.
+    """Seconds, the job's id, and the wall clock at the first byte sent, at the last byte sent, and at the end of the
+    answer.
     """
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=100)
     connection.connect()
@@ -53,7 +53,7 @@ def once(daemon, scan):
 
 
 def wall(text):
-    """A time of a job's document. Its milliseconds are cut off: half of one is added."""
+    """A time of a job's document. Its milliseconds are truncated, so half a millisecond is added."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() + 0.0005
 
 
@@ -79,7 +79,7 @@ def split(jobs):
 
 
 def usage(daemon):
-    """Processor time (ms) and page faults so far of the daemon, its one worker, and that one's decoders that have
+    """Processor time (ms) and page faults so far of the daemon, its only worker, and that worker's decoders that have
     ended.
     """
     found = {}

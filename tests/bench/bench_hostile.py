@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""What a quiet client meets beside one that does its worst.
+"""The service that a quiet client gets beside a hostile one.
 
 bench_hostile.py [SECONDS [BEHAVIOUR ...]] (15, all): for each behaviour a daemon of its own (devices cpu, else as it
-comes), a hostile client on 127.0.0.2 that does it with 8 processes, niced by 15, for they would be on other machines,
-and a quiet one on 127.0.0.1, each request on a connection of its own, which
+comes), a hostile client on 127.0.0.2 with 8 processes, niced by 15 because they would run on other machines, and a
+quiet one on 127.0.0.1, each request on a connection of its own, which
 
 - submits a small scan 10 times a second: milliseconds p50, p99 and max until its 202;
 - asks /livez 5 times a second: the same;
@@ -48,7 +48,7 @@ HOSTILE, QUIET, PROCESSES, TIMEOUT = "127.0.0.2", "127.0.0.1", 8, 60
 
 
 def ask(port, source, method, path, body=None, headers=None):
-    """(status or the error's name, headers, body, seconds) of a request on a connection of its own."""
+    """(status or the error's name, headers, body, seconds) of a request on its own connection."""
     start = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT, source_address=(source, 0))
     try:
@@ -62,7 +62,7 @@ def ask(port, source, method, path, body=None, headers=None):
 
 
 def send_only(port, source, path, headers, hold):
-    """A request whose answer is not waited for; `hold` seconds later the connection is closed."""
+    """A request without waiting for its answer; the connection is closed `hold` seconds later."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT, source_address=(source, 0)) as connection:
         head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Mrirecond-Client: {source}\r\n{headers}\r\n"
         connection.sendall(head.encode())
@@ -70,7 +70,7 @@ def send_only(port, source, path, headers, hold):
     return "left", {}, b"", hold
 
 
-# ---- the hostile client: each gives the answer of one request of process `number`, turn `turn`
+# ---- the hostile client: each function returns the answer to one request of process `number`, turn `turn`
 
 def submissions(port, scene, number, turn):
     return ask(port, HOSTILE, "POST", "/v1/jobs?kind=recon", scene["scan"])
@@ -120,7 +120,7 @@ def hostile(name, port, scene, number, stop, out):
     out.put(counts)
 
 
-# ---- the quiet one
+# ---- the quiet client
 
 def paced(rate, seconds, one):
     """The results of one(), called `rate` times a second."""
@@ -162,7 +162,7 @@ def quantiles(seconds):
 # ---- the scenes
 
 def fill_store(daemon, rows):
-    """Copies of the one job that there is, `rows` of them, in the store of a daemon that is stopped."""
+    """Insert `rows` copies of the only job into the store of a stopped daemon."""
     with contextlib.closing(sqlite3.connect(os.path.join(daemon.state, "jobs.db"))) as store:
         names = [column[1] for column in store.execute("PRAGMA table_info(job)")]
         row = dict(zip(names, store.execute("SELECT * FROM job").fetchone()))
@@ -175,7 +175,7 @@ def fill_store(daemon, rows):
 
 
 def prepare(name, daemon, folder):
-    """What the behaviour needs to be there."""
+    """Create what the behaviour needs."""
     scene = {"scan": scans.radial(seed=7).bytes(folder)}
     if name == "listing":
         daemon.run(scene["scan"])
@@ -196,13 +196,13 @@ def prepare(name, daemon, folder):
 
 
 def hold(daemon, count, source, request):
-    """Connections on which a request keeps the service busy."""
+    """Open connections with a request that keeps the service busy."""
     held = []
     for _ in range(count):
         held.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=TIMEOUT, source_address=(source, 0)))
         held[-1].sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: "
                          f"100-continue\r\n\r\n".encode())
-        assert held[-1].recv(20).startswith(b"HTTP/1.1 100"), "it is not served"
+        assert held[-1].recv(20).startswith(b"HTTP/1.1 100"), "the connection is not served"
     return held
 
 

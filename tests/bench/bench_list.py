@@ -31,7 +31,7 @@ MINUTE = 60_000  # of the store's milliseconds
 
 
 def fill(daemon, rows):
-    """Copies of the one job that there is, older by a minute each, in the store of a daemon that is stopped."""
+    """Insert copies of the only job, each a minute older, into the store of a stopped daemon."""
     with contextlib.closing(sqlite3.connect(os.path.join(daemon.state, "jobs.db"))) as store:
         store.row_factory = sqlite3.Row
         row = dict(store.execute("SELECT * FROM job").fetchone())
@@ -48,13 +48,13 @@ def fill(daemon, rows):
 
 
 class Client:
-    """A connection that stays open."""
+    """A persistent connection."""
 
     def __init__(self, port):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
 
     def ask(self, method, path, body=None, status=200):
-        """Seconds, and the answer's body."""
+        """Seconds of a request, and the answer's body."""
         start = time.perf_counter()
         self.connection.request(method, path, body)
         answer = self.connection.getresponse()
@@ -65,7 +65,7 @@ class Client:
 
 
 def submit(port, body, rate, stop, out):
-    """Scans at a rate until `stop`: the seconds of each until its 202."""
+    """Submit scans at a rate until `stop`; returns the seconds of each until its 202."""
     client, found, begun = Client(port), [], time.monotonic()
     while not stop.is_set():
         found.append(client.ask("POST", "/v1/jobs?kind=recon", body, 202)[0])
@@ -79,7 +79,7 @@ def quantiles(seconds):
 
 
 def beside(daemon, body, rate, what):
-    """The result of what(), and the quantiles of submissions meanwhile."""
+    """The result of what(), and the quantiles of submissions made meanwhile."""
     stop, out = multiprocessing.Event(), multiprocessing.Queue()
     other = multiprocessing.Process(target=submit, args=(daemon.port, body, rate, stop, out))
     other.start()
@@ -103,7 +103,7 @@ def processor(daemon, query):
 
 
 def lists(daemon, rows):
-    """{what: path}. The cursor of the middle is that of a page there."""
+    """{what: path}. The cursor is that of a page in the middle."""
     client, cursor = Client(daemon.port), ""
     for _ in range(rows // 1000):
         page = json.loads(client.ask("GET", f"/v1/jobs?limit=500&fields=id{cursor}")[1])
@@ -119,7 +119,7 @@ def lists(daemon, rows):
 
 
 def whole(client):
-    """Seconds of all pages, and how many jobs they have."""
+    """Seconds for all pages, and their number of jobs."""
     start, count, cursor = time.perf_counter(), 0, ""
     while cursor is not None:
         page = json.loads(client.ask("GET", f"/v1/jobs?limit=500&fields=short{cursor}")[1])

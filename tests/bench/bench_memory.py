@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""What connections cost the daemon: bench_memory.py [CONNECTIONS] (500).
+"""The daemon's memory per connection: bench_memory.py [CONNECTIONS] (500).
 
-One JSON line: resident memory in MB as it starts, beside so many clients that follow a job as it runs, and, anew,
-beside so many connections that are kept after a request.
+One JSON line: resident memory in MB at the start, with so many clients that follow a running job, and, in a new daemon,
+with so many connections that are kept open after a request.
 """
 import json
 import os
@@ -26,7 +26,7 @@ def resident(daemon):
 
 
 def ask(daemon, path, count):
-    """Connections that have been answered, at least in part, and stay."""
+    """Connections that got an answer, at least in part, and stay open."""
     connections = []
     for _ in range(count):
         connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=30))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Twice as many scans as the service can do: what is answered, and what comes of it.
+"""Twice as many scans as the service can reconstruct: the answers, and the throughput.
 
 bench_overload.py [SECONDS [CLIENTS [PIECES]]] (600, 16, 10): the capacity, jobs a second with as many clients as wait
 for their images; then submissions at twice that rate, spread over the clients, on a queue of 100; and so on in PIECES
@@ -29,7 +29,7 @@ TIMEOUT = 30
 
 
 def closed(port, body, seconds, number):
-    """One after the other, each waited for; the number of images."""
+    """Submit one scan after the other and wait for each; returns the number of images."""
     connection, images = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT), 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -42,7 +42,7 @@ def closed(port, body, seconds, number):
 
 
 def opened(port, body, seconds, number, rate):
-    """At a rate, whatever the answers are: [(status, has Retry-After, seconds)]."""
+    """Submit at a rate, whatever the answers are: [(status, has Retry-After, seconds)]."""
     connection, answers = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT), []
     begin = time.monotonic()
     for turn in range(int(seconds * rate)):

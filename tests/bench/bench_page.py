@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How long a person waits at the web page, in a headless Chromium that draws in software.
+"""The waiting times of a person at the web page, in a headless Chromium that renders in software.
 
 tests/bench/bench_page.py SCAN.h5 [RUNS]
 
@@ -19,7 +19,7 @@ from harness import ROOT, Daemon  # noqa: E402
 
 PAGE = os.path.join(ROOT, "build", "share", "mrirecond", "web")
 
-# Milliseconds from the choice of a file to the picture, then to the viewer; the page's own clock.
+# Milliseconds by the page's own clock from choosing a file to the picture, and to the viewer.
 WATCH = """() => {
     window.times = {};
     document.querySelector("input[type=file]").addEventListener("change", () => times.start = performance.now(), true);
@@ -55,7 +55,7 @@ def tell(what, milliseconds):
 
 
 def many_jobs(daemon):
-    """An answer with 10,000 jobs, for the page's list."""
+    """An answer with 10,000 jobs for the page's list."""
     job = daemon.run(b"no scan", "kind=recon&name=one.h5")
     jobs = [{**job, "id": f"{10000 - i:026d}", "name": f"job {i}"} for i in range(10000)]
     return {"contentType": "application/json", "body": json.dumps({"jobs": jobs, "next": None})}

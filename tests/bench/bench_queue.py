@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A deep queue: what 10,000 waiting jobs do to the answers of the daemon, beside a job that runs.
+"""A deep queue: the daemon's response times with 10,000 waiting jobs beside a running one.
 
 bench_queue.py [JOBS [REQUESTS]] (10000, 1000): fills the queue by 4 clients, then one client asks again and again;
 prints one JSON line: milliseconds p50, p99 and max of a submit, a page of 50 jobs, one job, /metrics and /readyz, on a
@@ -52,7 +52,7 @@ def submits(port, body, count):
 
 
 def beside_the_disk(port, body, count, folder):
-    """Submits, and between them what the disk takes for as much without the daemon."""
+    """Submits, and between them the time that the disk takes for the same writes without the daemon."""
     client, submitted, synced = Client(port), [], []
     path = os.path.join(folder, "disk")
     for _ in range(count):
@@ -113,11 +113,11 @@ def run(jobs, requests):
                           "ms": figures, "peak_mib": round(daemon.peak_memory() / 2**20, 1),
                           "restart_s": restart(daemon)}))
         daemon.kill()
-        daemon.process.returncode = 0  # which is how this was to end
+        daemon.process.returncode = 0  # the expected end
 
 
 def restart(daemon):
-    """Seconds from the process' start to its first answer, after kill -9 with the queue full."""
+    """Seconds from the start of the process to its first answer, after kill -9 with a full queue."""
     daemon.kill()
     start = time.monotonic()
     daemon.restart()

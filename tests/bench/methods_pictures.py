@@ -59,11 +59,11 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for scan, methods in ROWS:
-            # The phantom's skull is 1, what is inside 0.1 to 0.4: grey ends at 0.5.
+            # The phantom's skull is 1 and its interior 0.1 to 0.4, so the grey scale ends at 0.5.
             row = [np.pad(np.clip(panel / 0.5, 0, 1) * 255, ((0, GAP), (0, GAP)), constant_values=255)
                    for panel in panels(folder, arguments.bin, scan, methods)]
             rows.append(np.concatenate(row, 1))
-    # 32 levels of grey: noise that nobody sees is most of the file else.
+    # 32 levels of grey; with more, most of the file would be invisible noise.
     grey = np.concatenate(rows)[:-GAP, :-GAP]
     write_png(arguments.out, (np.round(grey / 8) * 8).clip(0, 255).astype(np.uint8))
 

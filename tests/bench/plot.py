@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plots and tables of what mrirecond-bench measured.
+"""Plots and tables of mrirecond-bench's measurements.
 
 tests/bench/plot.py LINES.jsonl FOLDER
 
@@ -21,7 +21,7 @@ SETS = {
     "uniform-large": "uniform, 30.1 M samples, 576³",
     "tiny": "kooshball, 20,000 samples, 40³",
 }
-# Colours that stand out on white and on black.
+# Colours that are visible on white and on black.
 ORANGE, BLUE, SKY, GREEN, PINK, GREY = "#d9742b", "#3b7dd8", "#7fb2e8", "#2f9e5b", "#c2559d", "#8a8f98"
 STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #24292f }
@@ -100,7 +100,7 @@ def colour_of(variant):
 
 
 def bars(lines, name, folder, what, parts_of, legend=()):
-    """Horizontal bars, a panel for each set. parts_of(line): [(ms, colour)] of the bar."""
+    """Horizontal bars, a panel per set. parts_of(line): [(ms, colour)] of the bar."""
     drawing = Drawing(900, 0, what)
     y, left, right = 20, 310, 780
     x = left
@@ -144,7 +144,7 @@ def steps(line):
 
 
 def axes(drawing, x, y, width, height, labels, low, high, caption):
-    """A logarithmic axis upwards, labelled places along x; returns how to place a point."""
+    """A logarithmic vertical axis, labelled positions along x; returns a function that places a point."""
     def up(ms):
         return y + height - (math.log10(ms) - math.log10(low)) / (math.log10(high) - math.log10(low)) * height
 
@@ -169,7 +169,7 @@ def bounds(values):
 
 
 def product_time(lines):
-    """Binning and adjoint of the product with its own kernel, FFT included."""
+    """Binning and adjoint of the product with its own kernel, including the FFT."""
     found = [r for r in lines if r["variant"] == "product, separable kernel"]
     return found[0]["binning_ms"] + found[0]["adjoint_ms"] if found else None
 
@@ -246,12 +246,12 @@ def first_of(lines, name, variant):
 
 
 def table(head, rows):
-    """Markdown."""
+    """A table in Markdown."""
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head)] + rows)
 
 
 def by_set_table(lines, head, field_of):
-    """A row for each variant, a column for each set."""
+    """A row per variant, a column per set."""
     names, variants = sets_of(lines), list(dict.fromkeys(r["variant"] for r in lines))
 
     def cell(r):
@@ -297,7 +297,7 @@ def lab_table(lines, which):
     return table(["capacity", ""] + ["sd " + name.split("-")[-1] for name in names], rows)
 
 
-# (claim, where it stands, how many times better is what should be better: time of the one over time of the other)
+# (claim, its source, expected ratio: time of the one over time of the other)
 ACCESS, BINNING = ("access", "gather_ms"), ("binning", "binning_ms")
 CLAIMS = [
     ("regular bins: counts beat sentinels", "T 4.1, fig. 23", ACCESS, "regular, sentinel", "regular, count"),
@@ -345,7 +345,7 @@ def shared_ratios(lines):
 
 
 def verdict(ratios):
-    """Ratios within 5 % count as equal."""
+    """Ratios within 5 % of 1 count as equal."""
     better, worse = sum(r > 1.05 for r in ratios), sum(r < 1 / 1.05 for r in ratios)
     if better == len(ratios):
         return "holds"
@@ -375,7 +375,7 @@ PAGES = {"experiments.md": ("device", "claims", "access", "binning", "depth"),
 
 
 def insert(text, page, name, content):
-    """Replace what stands between <!-- name --> and <!-- end -->."""
+    """Replace the text between <!-- name --> and <!-- end -->."""
     head, found, rest = text.partition(f"<!-- {name} -->\n")
     if not found or "<!-- end -->" not in rest:
         sys.exit(f"plot.py: {page} has no <!-- {name} --> ... <!-- end -->")

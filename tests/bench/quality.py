@@ -66,7 +66,7 @@ def smooth(image):
 
 
 def inside(truth):
-    """The object without its holes: what lies between bright pixels of a row and of a column."""
+    """The object with its holes filled: the pixels between bright pixels of a row and of a column."""
     bright = truth > 0.05 * truth.max()
 
     def between(axis):
@@ -76,7 +76,7 @@ def inside(truth):
 
 
 def merit(image, truth, mask):
-    """(NRMSE, SSIM) over the mask."""
+    """(NRMSE, SSIM) inside the mask."""
     image, truth = np.abs(image).astype("f8"), truth.astype("f8")
     image = image * ((image * truth)[mask].sum() / max((image * image)[mask].sum(), 1e-300))
     error = np.linalg.norm((image - truth)[mask]) / np.linalg.norm(truth[mask])
@@ -115,7 +115,7 @@ def write_png(path, rows):
 
 
 def save_picture(path, image, truth):
-    """The image beside the truth and five times their difference."""
+    """Save the image beside the truth and five times their difference."""
     image = np.abs(image) * ((np.abs(image) * truth).sum() / (np.abs(image) ** 2).sum())
     tiles = [image, truth, 5 * np.abs(image - truth)]
     write_png(path, np.clip(np.hstack(tiles) / truth.max() * 255, 0, 255))
@@ -124,7 +124,7 @@ def save_picture(path, image, truth):
 # ---- scenes ----
 
 def run(*command):
-    """Wall seconds of a process that has to succeed."""
+    """Run a process that has to succeed; returns its wall-clock seconds."""
     start = time.monotonic()
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -189,7 +189,7 @@ class Scene:
         write_cfl(self.path("traj"), padded)
 
     def write_bart(self):
-        """The scan's samples as BART's files."""
+        """Write the scan's samples as BART's files."""
         rows, k = self.read()
         self.write_traj(k)
         data = np.stack([row.view("c8").reshape(COILS, SAMPLES) for row in rows["data"]])
@@ -256,7 +256,9 @@ def bart_image(path):
 
 
 def bart(scene, options):
-    """Maps as BART makes them best: from the centre of the FFT of full-size images by `nufft -i`."""
+    """Coil maps computed by BART in the way that gives its best results: from the centre of the FFT of full-size images
+    by `nufft -i`.
+    """
     scene.write_bart()
     p = scene.path
     inverse = run("bart", "nufft", "-i", "-d", f"{N}:{N}:1", p("traj"), p("data"), p("inverse"))

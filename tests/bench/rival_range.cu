@@ -1,4 +1,4 @@
-/* rival_range.cu: the gathers of the thesis' other three applications on the GPU. */
+/* rival_range.cu: the gathers of the thesis' three other applications, on the GPU. */
 #include "tests/bench/rival_range_gpu.h"
 #include "gridding/base/err.h"
 #include "tests/bench/rival_gpu.cuh"
@@ -11,10 +11,10 @@ enum { CHUNK = RIVAL_TILE * RIVAL_TILE * RIVAL_TILE / RIVAL_COARSE, BODY_THREADS
 static __constant__ struct rival_rows constant_rows;
 
 struct rival_range_gpu {
-    struct rival_gpu *gpu; /* the caller's: bins */
+    struct rival_gpu *gpu; /* owned by the caller: its bins are used */
     struct rival_sum of;
     size_t outputs;
-    float *sums, *other; /* [outputs] of the device; what is merged into it */
+    float *sums, *other; /* [outputs] on the device; `other` is merged into sums */
     float *host;         /* [outputs] */
 };
 
@@ -24,7 +24,7 @@ struct chunk {
     float per_radius2[CHUNK];
 };
 
-/* A thread's nodes: they differ in y. */
+/* The nodes of one thread, which differ in y. */
 struct nodes {
     float x, y, z, step;
     float sum[RIVAL_COARSE];
@@ -101,7 +101,7 @@ static __device__ void pull(const struct rival_bins &b, struct rival_range range
     }
 }
 
-/* One thread a body, in blocks of BODY_THREADS; sources are read from global memory, each thread its own. */
+/* One thread per body, in blocks of BODY_THREADS; each thread reads its own sources from global memory. */
 template <enum rival_access ACCESS, bool REGULAR>
 static __global__ void __launch_bounds__(BODY_THREADS)
     gather_bodies(const struct rival_bins b, const struct rival_sum of, const struct rival_sample *bodies, size_t count,
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(BODY_THREADS)
         sums[3 * m + d] = sum[d];
 }
 
-/* One thread an output. */
+/* One thread per output. */
 static __global__ void add(float *sums, const float *other, size_t count)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -207,7 +207,7 @@ int rival_range_gpu_merge(struct rival_range_gpu *r, double *ms)
 int rival_range_gpu_fetch(struct rival_range_gpu *r, float *sums)
 {
     RIVAL_TRY(cudaMemcpy(sums, r->sums, r->outputs * sizeof *sums, cudaMemcpyDeviceToHost));
-    /* Sums of an earlier gather must not pass for those of the next. */
+    /* The sums of an earlier gather must not pass for those of the next. */
     RIVAL_TRY(cudaMemset(r->sums, 0xff, r->outputs * sizeof *r->sums));
     return 0;
 }

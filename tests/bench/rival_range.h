@@ -1,14 +1,14 @@
-/* rival_range.h: the thesis' other three applications, on the bins of rival.h: the Coulombic potential on a lattice,
+/* rival_range.h: the thesis' three other applications, on the bins of rival.h: the Coulombic potential on a lattice,
  * Blinn's blobs on a lattice, forces between bodies.
  *
- * Lengths are in bins. A source is a struct rival_sample: `re` is its charge, 1, or its mass; `density` is 1 / R^2 of a
- * blob of radius R, otherwise 1. Node (x, y, z) of a lattice of `nodes` nodes per bin lies at (x, y, z) / nodes. A
+ * Lengths are in bins. A source is a struct rival_sample: `re` is its charge, 1, or its mass; `density` is 1 / R^2 for
+ * a blob of radius R, otherwise 1. Node (x, y, z) of a lattice of `nodes` nodes per bin lies at (x, y, z) / nodes. A
  * block owns a tile of 8 x 8 x 8 nodes and finds the bins within its reach by a list of rows, relative to its own first
  * bin, in constant memory (lecture): all tiles have the same list. Bodies share no tile: each thread reads the bins
  * around its own body from global memory (section 3.4 of the thesis).
  *
- * What stands here is compiled by both compilers: rival_range_cpu.c walks the same rows through the same functions as
- * the kernels of rival_range.cu, so that tests/unit/test_rival_range.c tests lists, bins and terms without a GPU. */
+ * This header is compiled by both compilers: rival_range_cpu.c visits the same rows with the same functions as the
+ * kernels of rival_range.cu, so that tests/unit/test_rival_range.c tests lists, bins and terms without a GPU. */
 #ifndef MRIRECON_RIVAL_RANGE_H
 #define MRIRECON_RIVAL_RANGE_H
 
@@ -22,8 +22,8 @@ extern "C" {
 
 enum {
     RIVAL_TILE = 8,       /* nodes of a tile per axis */
-    RIVAL_COARSE = 4,     /* nodes along y that a thread sums (lecture: register coarsening) */
-    RIVAL_ROWS_MOST = 512 /* of a list */
+    RIVAL_COARSE = 4,     /* nodes along y per thread (lecture: register coarsening) */
+    RIVAL_ROWS_MOST = 512 /* rows of a list */
 };
 
 enum rival_law {
@@ -32,17 +32,17 @@ enum rival_law {
     RIVAL_FORCE      /* m d / (r^2 + soft^2)^(3/2), d the vector to the source */
 };
 
-/* One application: what is summed, over which bins. */
+/* One application: the terms that are summed, and the bins. */
 struct rival_sum {
     enum rival_law law;
     int grid;  /* bins per axis */
-    int nodes; /* of the lattice, per bin and axis: a divisor of RIVAL_TILE; of RIVAL_FORCE 0 */
+    int nodes; /* nodes of the lattice per bin and axis: a divisor of RIVAL_TILE; 0 for RIVAL_FORCE */
     float reach;
-    float blobbiness, cut; /* of RIVAL_BLOB */
-    float soft;            /* of RIVAL_FORCE */
+    float blobbiness, cut; /* for RIVAL_BLOB */
+    float soft;            /* for RIVAL_FORCE */
 };
 
-/* Bins (from .. to, y, z), both ends included, relative to a tile's first bin. */
+/* Bins (from .. to, y, z), inclusive, relative to a tile's first bin. */
 struct rival_row {
     short y, z, from, to;
 };
@@ -55,11 +55,11 @@ struct rival_rows {
 /* How the bins around a tile are chosen. */
 enum rival_choice {
     RIVAL_SPHERE, /* those that a node of the tile can reach */
-    RIVAL_BOX     /* all of the box around them */
+    RIVAL_BOX     /* all bins of the box around them */
 };
 
-/* What a source of strength q at a squared distance r2 > 0 contributes: a value, or for RIVAL_FORCE the factor of the
- * vector to it. */
+/* The contribution of a source of strength q at a squared distance r2 > 0: a value, or for RIVAL_FORCE the factor of
+ * the vector to it. */
 RIVAL_BOTH float rival_term(const struct rival_sum *of, enum rival_law law, float r2, float q, float per_radius2)
 {
     const float reach2 = of->reach * of->reach;
@@ -75,15 +75,16 @@ RIVAL_BOTH float rival_term(const struct rival_sum *of, enum rival_law law, floa
     return r2 < reach2 ? q / (soft2 * sqrtf(soft2)) : 0;
 }
 
-/* The cylinder test of the lecture: a source misses all nodes of a thread, which differ in y alone. */
+/* The cylinder test of the lecture: whether a source misses all nodes of a thread, which differ only in y. */
 RIVAL_BOTH bool rival_misses(const struct rival_sum *of, float dx, float dz)
 {
     return dx * dx + dz * dz >= of->reach * of->reach;
 }
 
-/* The part of a row that lies in the grid, for the tile whose first bin is (x, y, z); none: to < from. */
+/* The part of a row that lies inside the grid, for the tile whose first bin is (x, y, z); to < from if there is
+ * none. */
 struct rival_run {
-    size_t row; /* number of its bin at x = 0 */
+    size_t row; /* number of the row's bin at x = 0 */
     int from, to;
 };
 
@@ -112,24 +113,24 @@ RIVAL_BOTH int rival_highest(const struct rival_sum *of, float at)
     return bin < of->grid - 1 ? bin : of->grid - 1;
 }
 
-/* ---- data sets and what is known of them: rival_range_set.c ---- */
+/* data sets and their expected results: rival_range_set.c */
 
 struct rival_range_set {
     const char *name, *what;
     struct rival_sum sum;
     size_t samples;
-    int margin;       /* bins around the sources that hold none */
-    size_t piled;     /* sources in one bin */
-    double deviation; /* of Gaussian sets, bins per axis; 0: even */
+    int margin;       /* empty bins around the sources */
+    size_t piled;     /* sources in a single bin */
+    double deviation; /* standard deviation of Gaussian sets, in bins per axis; 0: uniform */
 };
 
-/* The sets by name; the last has no name. Counts of sources and bins are those of the thesis' tables 2 to 4. */
+/* The sets by name; the last has no name. The numbers of sources and bins are those of the thesis' tables 2 to 4. */
 const struct rival_range_set *rival_range_sets(void);
 
-/* Make [samples], from fixed seeds. */
+/* Fill [samples], from fixed seeds. */
 void rival_range_fill(const struct rival_range_set *set, struct rival_sample *samples);
 
-/* As tables 2 to 4 have it. Fails with ERR_NO_MEMORY. */
+/* The columns of tables 2 to 4. Fails with ERR_NO_MEMORY. */
 struct rival_statistics {
     size_t bins, least, most;
     double mean, deviation;
@@ -139,15 +140,15 @@ int rival_statistics_make(struct rival_statistics *out, int grid, const struct r
 /* The rows of a lattice's tiles. Fails with ERR_BAD_PARAMETER (more than RIVAL_ROWS_MOST). */
 int rival_rows_make(struct rival_rows *rows, const struct rival_sum *of, enum rival_choice choice);
 
-/* Sums: of lattices one float a node, x fastest; of forces [samples][3]. */
+/* Number of sums: for lattices one float per node, x fastest; for forces [samples][3]. */
 size_t rival_outputs(const struct rival_sum *of, size_t samples);
 
-/* Sums at which results are compared with double precision: numbers of nodes or bodies, ascending. */
+/* Outputs at which results are compared with double precision: indices of nodes or bodies, ascending. */
 struct rival_check {
     const struct rival_sum *sum;
-    const struct rival_sample *samples; /* the caller's, kept */
+    const struct rival_sample *samples; /* owned by the caller, which keeps it */
     size_t count, outputs;
-    int parts;      /* floats of an output: 1, or 3 */
+    int parts;      /* floats per output: 1 or 3 */
     size_t *output; /* [outputs] */
     double *exact;  /* [outputs][parts] */
 };
@@ -157,15 +158,15 @@ int rival_check_create(struct rival_check **out, const struct rival_sum *sum, co
                        size_t count, size_t wanted);
 void rival_check_free(struct rival_check *check);
 
-/* The relative l2 error of found[outputs][parts], plus the double sums over `rest[rest_count]`, sources that did not
- * take part. NAN: no memory. */
+/* The relative l2 error of found[outputs][parts] plus the double sums over `rest[rest_count]`, the sources that were
+ * not gathered. NAN: no memory. */
 double rival_check_error(const struct rival_check *check, const float *found, const struct rival_sample *rest,
                          size_t rest_count);
 
 /* ---- the CPU: rival_range_cpu.c ---- */
 
-/* sums: what the GPU's gather does, tile after tile or body after body (of `samples[count]`). `access` is
- * RIVAL_BIN_COUNT or RIVAL_ROW; `rows` of lattices. */
+/* sums: the same computation as the GPU's gather, tile by tile or body by body (of `samples[count]`). `access` is
+ * RIVAL_BIN_COUNT or RIVAL_ROW; `rows` is used for lattices. */
 void rival_range_gather(const struct rival_bins *bins, enum rival_access access, const struct rival_sum *of,
                         const struct rival_rows *rows, const struct rival_sample *samples, size_t count, float *sums);
 
@@ -174,14 +175,14 @@ void rival_range_gather(const struct rival_bins *bins, enum rival_access access,
 struct dev;
 struct rival_engine;
 
-/* Bins of `sources`, and memory for sums, on `dev`. Forces are on `bodies[count]`. Fails with ERR_NO_MEMORY,
+/* Bins of `sources`, and memory for the sums, on `dev`. Forces act on `bodies[count]`. Fails with ERR_NO_MEMORY,
  * ERR_GPU_OOM, ERR_DEVICE, as the next two. */
 int rival_engine_create(struct rival_engine **out, struct dev *dev, const struct rival_sum *of,
                         const struct rival_sample *sources, size_t source_count, const struct rival_sample *bodies,
                         size_t count);
 void rival_engine_free(struct rival_engine *engine);
 
-/* Sum; then sums[outputs] as a gather gives them. */
+/* Compute the sums, then copy them to sums[outputs] in a gather's layout. */
 int rival_engine_sum(struct rival_engine *engine);
 int rival_engine_fetch(struct rival_engine *engine, float *sums);
 

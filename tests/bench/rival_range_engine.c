@@ -44,14 +44,14 @@ static int law_of(struct range_law *law, const struct rival_sum *of)
 
 struct rival_engine {
     struct rival_sum of;
-    struct dev *dev; /* the caller's */
+    struct dev *dev; /* owned by the caller */
     size_t count, outputs;
-    struct range_points *from, *to; /* to: of forces */
+    struct range_points *from, *to; /* to: for forces */
     struct range_law law;
-    void *value, *sums; /* of the device */
+    void *value, *sums; /* on the device */
 };
 
-/* Positions, radii and strengths as the engine takes them. */
+/* Positions, radii and strengths in the engine's layout. */
 struct columns {
     float *at, *scale, *value;
 };
@@ -79,7 +79,7 @@ static int columns_make(struct columns *c, enum rival_law law, const struct riva
     return 0;
 }
 
-/* `value`: NULL, or where the sources' strengths are put. */
+/* `value`: where the sources' strengths go, or NULL. */
 static int points_make(struct range_points **out, struct rival_engine *e, const struct rival_sample *samples,
                        size_t count, void **value)
 {

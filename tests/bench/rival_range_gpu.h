@@ -1,4 +1,4 @@
-/* rival_range_gpu.h: the thesis' other three applications on the GPU, over bins made by rival_gpu.h. Not thread-safe.
+/* rival_range_gpu.h: the thesis' three other applications on the GPU, over bins made by rival_gpu.h. Not thread-safe.
  * Functions return 0 or an error of gridding/base/err.h (ERR_GPU_OOM, ERR_NO_MEMORY, ERR_DEVICE). */
 #ifndef MRIRECON_RIVAL_RANGE_GPU_H
 #define MRIRECON_RIVAL_RANGE_GPU_H
@@ -12,20 +12,20 @@ extern "C" {
 
 struct rival_range_gpu;
 
-/* Memory for the sums; `gpu` has to outlive it. */
+/* Allocates the sums; `gpu` must outlive the result. */
 int rival_range_gpu_create(struct rival_range_gpu **out, struct rival_gpu *gpu, const struct rival_sum *of);
 void rival_range_gpu_free(struct rival_range_gpu *range);
 
-/* Start a gather over the bins of `gpu`; rival_gpu_finish() waits for it and tells how long it took. Fails also with
- * ERR_BAD_PARAMETER (sentinels, other layouts than RIVAL_PACKED). `choice` and `cylinder` are of lattices. */
+/* Start a gather over the bins of `gpu`; rival_gpu_finish() waits for it and returns its duration. Fails also with
+ * ERR_BAD_PARAMETER (sentinels, layouts other than RIVAL_PACKED). `choice` and `cylinder` are for lattices. */
 int rival_range_gpu_gather(struct rival_range_gpu *range, enum rival_access access, enum rival_choice choice,
                            bool cylinder);
 
-/* The sums += host[outputs], memory of rival_range_gpu_host(). */
+/* The sums += host[outputs], in memory from rival_range_gpu_host(). */
 int rival_range_gpu_merge(struct rival_range_gpu *range, double *ms);
 float *rival_range_gpu_host(struct rival_range_gpu *range);
 
-/* sums[outputs]. Those on the device are spoilt. */
+/* Copies to sums[outputs]; the sums on the device are overwritten. */
 int rival_range_gpu_fetch(struct rival_range_gpu *range, float *sums);
 
 #ifdef __cplusplus

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blobs are of van der Waals radii in bins of 1 Angstrom; a term has fallen to 1e-3 at 1.94 R. */
+/* Blobs have van der Waals radii, in bins of 1 Angstrom; a term has fallen to 1e-3 at 1.94 R. */
 #define LARGEST_RADIUS 1.7f
 #define BLOB_CUT       1.94f
 
-/* Bins of the potential are 4 Angstrom long, its lattice is spaced by 0.5, its reach is 12. */
+/* The potential's bins are 4 Angstrom long, its lattice spacing is 0.5, its reach is 12. */
 #define POTENTIAL                          \
     {                                      \
         RIVAL_POTENTIAL, 52, 8, 3, 0, 0, 0 \
@@ -92,7 +92,7 @@ int rival_statistics_make(struct rival_statistics *out, int grid, const struct r
     return 0;
 }
 
-/* The distance along one axis between the nodes of a tile, 0 .. `last`, and the bin at `bin`, in nodes. */
+/* The distance in nodes along one axis between the nodes 0 .. `last` of a tile and the bin `bin`. */
 static int gap(int bin, int nodes, int last)
 {
     if (bin * nodes > last)
@@ -176,7 +176,7 @@ static void output_at(const struct rival_check *c, size_t output, double at[3])
         at[d] = (double)(output % side) / c->sum->nodes;
 }
 
-/* rival_term() in double precision, written again. */
+/* rival_term() in double precision, implemented independently. */
 static double exact_term(const struct rival_sum *of, double r2, const struct rival_sample *s)
 {
     const double reach2 = (double)of->reach * (double)of->reach, q = (double)s->re;

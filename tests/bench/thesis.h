@@ -79,12 +79,12 @@ void thesis_depth(struct scene *s);
 void thesis_table(struct scene *s);
 void thesis_partition(struct scene *s);
 
-/* The other three applications: thesis_range.c. Names as on the command line; sets may be NULL. */
+/* The three other applications: thesis_range.c. Names as on the command line; sets may be NULL. */
 bool thesis_range_knows_experiment(const char *name, size_t length);
 bool thesis_range_knows_set(const char *name, size_t length);
 void thesis_range(const char *wanted, const char *sets, int runs, int threads, const char *device);
 
-/* Is `name` one of the comma-separated words? */
+/* Whether `name` is one of the comma-separated words. */
 bool among(const char *words, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* thesis_range.c: the thesis' other three applications: the data's statistics (tables 2 to 4), how bins are read
- * (figure 25 and the lecture), depth with what overflows on the CPU (figures 30 and 32 to 34, table 5). */
+/* thesis_range.c: the thesis' three other applications: the statistics of the data (tables 2 to 4), how bins are read
+ * (figure 25 and the lecture), depth with the overflow on the CPU (figures 30 and 32 to 34, table 5). */
 #include "tests/bench/thesis.h"
 #include "gridding/base/dev.h"
 #include "tests/bench/rival_range_gpu.h"
@@ -45,7 +45,7 @@ static void range_close(struct range_scene *s)
     free(s->found);
 }
 
-/* The error of s->sums plus the rest; a sum that is wrong ends the program. */
+/* The error of s->sums plus the rest; a wrong sum ends the program. */
 static double range_error(struct range_scene *s, const char *what, const struct rest *rest)
 {
     const size_t parts = (size_t)s->check->parts;
@@ -64,7 +64,7 @@ static double range_check(struct range_scene *s, const char *what, const struct 
     return range_error(s, what, rest);
 }
 
-/* How a gather reads its bins. */
+/* One way in which a gather reads its bins. */
 struct reading {
     const char *name;
     bool regular;
@@ -90,7 +90,7 @@ static struct rival_recipe recipe_of(const struct range_scene *s, bool regular, 
                                  .full = RIVAL_READ_FIRST};
 }
 
-/* ---- the product: points and one sum through gridding/range/sums.h ---- */
+/* ---- the product: points and a sum through gridding/range/sums.h ---- */
 
 static void range_product(struct range_scene *s, const char *experiment)
 {
@@ -155,7 +155,7 @@ static const struct reading *readings_of(const struct range_scene *s, size_t *co
     return bodies ? body_readings : lattice_readings;
 }
 
-/* Bins keep the sources of the fullest one: nothing overflows. */
+/* The size of the fullest bin: with this depth nothing overflows. */
 static uint32_t fullest(const struct range_scene *s)
 {
     struct rival_statistics of;
@@ -184,7 +184,7 @@ static void range_access(struct range_scene *s)
 
 /* ---- figures 30 and 32 to 34, table 5 ---- */
 
-/* Sum what overflowed into the host's memory, by the engine on the CPU. */
+/* Sum the overflow into the host's memory, with the engine on the CPU. */
 static void cpu_sum(struct range_scene *s, const struct rest *rest)
 {
     struct rival_engine *engine = NULL;
@@ -207,7 +207,7 @@ static double range_cpu_alone(struct range_scene *s, const struct rest *rest)
     return rest->count > 0 ? median(ms, s->base.runs) : 0;
 }
 
-/* GPU and CPU at once; then the CPU's sums are added to the GPU's. */
+/* GPU and CPU concurrently; then the CPU's sums are added to the GPU's. */
 static void range_at_once(struct range_scene *s, const struct reading *how, const struct rest *rest, double *both,
                           double *merge)
 {
@@ -228,7 +228,8 @@ static void range_at_once(struct range_scene *s, const struct reading *how, cons
     *merge = median(merge_ms, s->base.runs);
 }
 
-/* Everything at one depth. *cpu < 0: measure the CPU's part alone, too. Returns what overflowed. */
+/* Everything at one depth. *cpu < 0: also time the CPU's part on its own. Returns the number of sources that
+ * overflowed. */
 static size_t range_share(struct range_scene *s, const struct reading *how, uint32_t depth, double *cpu)
 {
     const struct rival_recipe recipe = recipe_of(s, how->regular, depth);
@@ -269,7 +270,7 @@ static void range_depth(struct range_scene *s)
 /* ---- all of them ---- */
 
 static const struct range_experiment {
-    const char *name, *sets; /* where none are given */
+    const char *name, *sets; /* used if none are given */
     void (*run)(struct range_scene *s);
 } experiments[] = {
     {"range-statistics", "cutcp-small,cutcp-large,blob-small,blob-large,blob-random,nbody-random", range_statistics},

@@ -32,12 +32,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from day_clients import Archive, Book, Page, Sender  # noqa: E402
 from harness import FINAL, REPORTS, TROUBLE, Daemon, free_port, sanitized, wait_until  # noqa: E402
 
-# Of resident memory, a factor and bytes. A sanitizer keeps freed memory (its quarantine), here for a few MB only.
+# Of resident memory, a factor and bytes. A sanitizer keeps freed memory (its quarantine), here limited to a few MB.
 GROWTH, SPARE = 1.1, 4 << 20
 SANITIZED_GROWTH, SANITIZED_SPARE = 1.25, 64 << 20
-NOON = 15  # the hour that divides the day for the comparison of memory
+NOON = 15  # the hour that divides the day for comparing memory
 QUARANTINE = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
-FEW = 4  # descriptors, and threads, that may come and go
+FEW = 4  # descriptors and threads that may vary
 SUCCEEDED = re.compile(r"job=(\w+) succeeded in")
 
 
@@ -57,7 +57,7 @@ class Day:
         return {"daemon": [self.daemon.process.pid], "workers": workers}
 
     def look(self):
-        """Of the daemon, and of all workers together: resident bytes, descriptors, threads."""
+        """For the daemon, and for all workers together: resident bytes, descriptors, threads."""
         found = {}
         for name, processes in self.processes().items():
             sums = [0, 0, 0]
@@ -71,7 +71,7 @@ class Day:
         return found
 
     def act(self, what, *arguments):
-        """A thread of an actor; what it fails by is wrong."""
+        """Start an actor's thread; an exception in it is recorded as a fault."""
         def body():
             try:
                 what(*arguments)
@@ -82,7 +82,7 @@ class Day:
         self.threads.append(thread)
         return thread
 
-    # -- who does what
+    # -- actors
 
     def scanner(self, name, source):
         sender = Sender(self.daemon, self.book, name, source, self.mrd_port)
@@ -112,14 +112,14 @@ class Day:
                 sender.garbage()
 
     def monitor(self):
-        """Prometheus, twelve times an hour."""
+        """Prometheus, which scrapes twelve times an hour."""
         for tick in range(24 * 12):
             self.until(tick / 12)
             self.daemon.metrics()
             self.daemon.get("/readyz").expect(200)
 
     def administrate(self):
-        """Reloads, the archive's outage, and a page whose connection breaks."""
+        """Reloads, the archive's outage, and a page whose connection is broken."""
         for hour in range(1, 24):
             self.until(hour)
             if hour % 2 == 0:
@@ -154,7 +154,7 @@ class Day:
         self.finish(watcher)
 
     def finish(self, watcher):
-        """The last jobs end and are told; the page then shows what there is, and is closed."""
+        """The last jobs end and are delivered; then the page is compared with the list, and closed."""
         def rest():
             listed = self.page.load()
             return (self.page.states == listed and all(state in FINAL for state in listed.values()) and
@@ -166,7 +166,7 @@ class Day:
 
 
 def judge(day, log):
-    """What is wrong with jobs, memory, descriptors and threads."""
+    """Find faults in jobs, memory, descriptors and threads."""
     book, wrong = day.book, list(day.book.wrong)
     for identity, order in book.accepted.items():
         state = book.ended.get(identity, ("lost", ""))[0]
@@ -197,7 +197,7 @@ def judge_memory(day):
 
 
 def judge_rest(day, workers):
-    """After the end: connections of the clients are closed, their threads have ended, no worker was replaced."""
+    """After the end: clients' connections are closed, their threads have ended, no worker was replaced."""
     def bounds():
         return [(name, what, count, bound) for name, counts in day.look().items()
                 for what, count, bound in zip(("descriptors", "threads"), counts[1:], day.before[name][1:])]
@@ -212,7 +212,7 @@ def judge_rest(day, workers):
 
 
 def run(seconds, keep, flat=True, **asked):
-    """The Day, and what was wrong. keep: seconds that ended jobs are kept; flat: whether memory is judged."""
+    """Returns the Day and its faults. keep: seconds for which ended jobs are kept; flat: whether memory is compared."""
     with tempfile.TemporaryDirectory() as folder:
         book, port = Book(folder), free_port()
         archive = Archive(book)

@@ -1,6 +1,6 @@
-"""Who uses mrirecond in day.py: scanners, a research group, an operator's page, and an archive.
+"""The clients of mrirecond in day.py: scanners, a research group, an operator's page, and an archive.
 
-All of them write into one Book: what was accepted, what the archive was told, and what was wrong.
+All of them write into one Book: accepted jobs, deliveries to the archive, and faults.
 """
 import base64
 import collections
@@ -21,7 +21,7 @@ from harness import SLOW, check_problem, wait_until
 from streams import Stream
 
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-VARIANTS = 3  # scans of a protocol that differ in their samples: a result of another patient would show
+VARIANTS = 3  # scans of a protocol with different samples, so that a result of another patient is noticed
 
 
 def cine(seed):
@@ -36,7 +36,8 @@ def volume(seed):
     return scans.Scan(traj, rng.normal(size=(40, 2, 32, 2)).view(complex)[..., 0], (16, 16, 12))
 
 
-# name: (scan of a seed, query); all below 16,384 samples, so that a stream has the bits of a posted file.
+# name: (scan made from a seed, query); all have fewer than 16,384 samples, so that a stream gives the bits of a posted
+# file
 PROTOCOLS = {
     "localizer": (lambda seed: scans.radial(seed=seed), "kind=recon"),
     "sense": (lambda seed: scans.radial(matrix=(32, 32, 1), coils=4, seed=seed),
@@ -49,18 +50,20 @@ PROTOCOLS = {
 
 
 class Order:
-    """A scan of a patient as one sender sends it (a file, a stream, a part of a stream), and how its job has to end."""
+    """A scan of a patient as one sender sends it (a file, a stream, a part of a stream), and the expected end of its
+    job.
+    """
 
     def __init__(self, name, protocol, variant, ends=("succeeded",), route="file"):
         self.name, self.protocol, self.variant, self.ends, self.route = name, protocol, variant, ends, route
 
 
 class Book:
-    """Scans, their images when they are alone, and what happens to jobs."""
+    """Scans, their images when reconstructed alone, and what happens to jobs."""
 
     def __init__(self, folder):
         self.lock = threading.Lock()
-        self.accepted, self.streamed = {}, {}  # id: order; name of an MRD stream's job: order
+        self.accepted, self.streamed = {}, {}  # id: order; for an MRD stream, the job's name: order
         self.told = collections.defaultdict(set)  # id: webhook-ids
         self.ended = {}  # id: (state, name)
         self.counts, self.wrong = collections.Counter(), []
@@ -72,7 +75,7 @@ class Book:
                 self.messages[protocol, variant] = list(scan.messages())
 
     def alone(self, daemon):
-        """Reconstruct each scan with nothing beside it, as a file and as a stream."""
+        """Reconstruct each scan with nothing else running, as a file and as a stream."""
         for (protocol, variant), body in self.bodies.items():
             messages = self.messages[protocol, variant]
             routes = {"file": body, "stream": b"".join(messages), "part": b"".join(arrived(messages))}
@@ -97,7 +100,7 @@ class Book:
 
 
 def arrived(messages):
-    """What arrives of a stream that breaks off."""
+    """The part of a stream that arrives before it breaks off."""
     return messages[:3 * len(messages) // 4]
 
 
@@ -106,7 +109,7 @@ def image(daemon, identity):
 
 
 class Archive:
-    """A webhook's receiver: it takes each ended job's image before it answers, so that the job is still there."""
+    """A webhook's receiver: it fetches each ended job's image before it answers, so that the job still exists."""
 
     def __init__(self, book):
         self.book, self.daemon, self.out = book, None, threading.Event()  # out: it answers 503
@@ -150,7 +153,7 @@ class Archive:
         job = self.daemon.job(identity)
         book.count("webhooks told again" if again else "webhooks")
         book.ended[identity] = (job["state"], job["name"])
-        # The webhook may come before the sender has read its answer.
+        # The webhook may arrive before the sender has read its answer.
         order = wait_until(lambda: book.order_of(identity, job["name"]), f"the order of job {identity}")
         if job["state"] == "succeeded":
             truth = book.images[order.protocol, order.variant, order.route]
@@ -162,7 +165,7 @@ class Archive:
 
 
 class Sender:
-    """A scanner or a computer of the research group."""
+    """A scanner, or a computer of the research group."""
 
     def __init__(self, daemon, book, client, source="127.0.0.1", mrd_port=0):
         self.daemon, self.book, self.client = daemon, book, client
@@ -179,7 +182,7 @@ class Sender:
         return f"{PROTOCOLS[order.protocol][1]}&name={order.name}{more}"
 
     def post(self, order, body, **more):
-        """POST /v1/jobs until it is accepted; the id of the job."""
+        """POST /v1/jobs until it is accepted; returns the job's id."""
         key = {"X_Mrirecond_Client": self.client, "Idempotency_Key": order.name}
         end = time.monotonic() + SLOW
         while (answer := self.daemon.submit(body, self.query(order, **more), **key)).status in (429, 503, 507):
@@ -199,18 +202,18 @@ class Sender:
         if self.chance.random() < 0.2:
             again = self.post(order, body, **more)
             self.book.count("submissions repeated")
-            # If the job ended and was removed meanwhile, so was its key, and the scan is another job.
+            # If the job has ended and was removed meanwhile, so was its key, and the scan is a new job.
             if again != identity and self.daemon.get(f"/v1/jobs/{identity}").status != 404:
                 self.book.count("doubled", f"{order.name} became the jobs {identity} and {again}")
         return identity
 
     def garbage(self):
-        """What is no scan."""
+        """A file that is no scan."""
         order = self.order(("failed",))
         return self.post(order, b"this is no scan " * 99)
 
     def canceled(self):
-        """A scan that its sender does not want any more."""
+        """A scan that its sender cancels."""
         order = self.order(("canceled", "succeeded"))
         identity = self.post(order, self.book.bodies[order.protocol, order.variant], priority="batch")
         status = self.daemon.request("POST", f"/v1/jobs/{identity}/cancel").status
@@ -218,7 +221,7 @@ class Sender:
         self.book.count("jobs canceled")
 
     def resumable(self):
-        """A tus upload in pieces, whose connection breaks after each."""
+        """A tus upload in pieces, with a connection that breaks after each."""
         order = self.order()
         body = self.book.bodies[order.protocol, order.variant]
         headers = {**TUS, "Upload-Length": str(len(body)), "X-Mrirecond-Client": self.client,
@@ -259,7 +262,7 @@ class Sender:
 
 
 class Page:
-    """The operator's page: an event stream, the list, thumbnails, slices; failed jobs are run again."""
+    """The operator's page: an event stream, the list, thumbnails, slices; it runs failed jobs again."""
 
     def __init__(self, daemon, book):
         self.daemon, self.book, self.chance = daemon, book, random.Random("page")
@@ -275,7 +278,7 @@ class Page:
         return {job["id"]: job["state"] for job in jobs}
 
     def look(self, identity):
-        """What the page requests of an image; the job may have been removed."""
+        """The requests of the page for an image; the job may have been removed."""
         for query in ("size=96", f"slice=0&window={self.chance.randrange(1, 9)}%25,99%25", "format=png"):
             answer = self.daemon.get(f"/v1/jobs/{identity}/results/image?{query}")
             if answer.status != 404:
@@ -283,7 +286,9 @@ class Page:
             self.book.count("pictures" if answer.status == 200 else "pictures of jobs that were removed")
 
     def again(self, identity):
-        """Run a failed job again, once: what is no scan fails again, and of a broken stream there is what arrived."""
+        """Run a failed job again, once: a file that is no scan fails again, and a broken stream gives the images that
+        arrived.
+        """
         job = self.daemon.get(f"/v1/jobs/{identity}")
         if job.status == 404:
             return
@@ -310,7 +315,7 @@ class Page:
             self.states[data["id"]] = data["state"]
 
     def run(self):
-        """Until close(): a page that reconnects when its connection ends."""
+        """Run until close(): a page that reconnects when its connection ends."""
         while not self.closed:
             self.stream = Stream(self.daemon, "/v1/events", self.last)
             try:
@@ -321,7 +326,7 @@ class Page:
                 self.book.count("event streams reopened")
 
     def interrupt(self):
-        """The connection breaks, unless the page has none just now."""
+        """Break the page's connection, if it has one."""
         with contextlib.suppress(OSError, AttributeError):
             self.stream.socket.shutdown(socket.SHUT_RDWR)
 

@@ -4,13 +4,13 @@
     tests/faults/diskfaults.py [--modes once-EIO,lasting-ENOSPC] [--first 1] [--every 1]
 
 tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a
-daemon that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left.
-Whatever was answered with success must hold: jobs end with their image, what was not accepted is not there, resumable
-uploads go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file or count stays
-behind. Of three points one goes on in the same process once the disk is well again, one is killed, one is stopped, both
-before it is; --check-state has to find the folder sound afterwards (but where the fault outlasted the daemon: there a
-job that was refused may be found) and at the end. Prints one JSON object; exits 1 where something was lost, torn or
-told wrongly. MRIRECON_BIN: the programs.
+daemon that gets a few requests of every kind; the fault occurs during its requests, or (start-...) while it starts on
+the state of a crash. Every successful answer must hold: jobs end with their image, refused jobs do not exist, resumable
+uploads continue from their offset (or start again if their bytes met a permanent fault), and no file or count is left
+over. Of every three points one continues in the same process after the disk has recovered, and two are killed or
+stopped before; --check-state must find the folder sound afterwards (unless the fault outlasted the daemon: then it may
+find a refused job) and at the end. Prints one JSON object; exits 1 if something was lost, torn or reported wrongly.
+MRIRECON_BIN: the programs.
 """
 import argparse
 import base64
@@ -58,7 +58,7 @@ class Fault:
             self.map = mmap.mmap(file.fileno(), 4096)
 
     def arm(self, number, error, lasts, only=""):
-        """The call after `number` - 1 more fails; of those whose names are in `only`, if that is said."""
+        """Make the call after `number` - 1 more calls fail, counting only those named in `only` if given."""
         self.map[136:168] = only.encode().ljust(32, b"\0")
         struct.pack_into("=qq", self.map, 16, error, lasts)
         struct.pack_into("=q", self.map, 8, self.counted() + number)
@@ -77,14 +77,15 @@ class Fault:
 
 
 def preload(state, fault):
-    """The environment of a daemon whose disk `fault` may break."""
+    """The environment of a daemon whose disk `fault` controls."""
     return {"LD_PRELOAD": library("diskfault"), "DISKFAULT_STATE": state, "DISKFAULT_CONTROL": fault.path,
             "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 
 
 class Base:
-    """A state folder with an ended job to keep and one to delete, an upload that stands half, and one that is complete
-    without being a job, as a crash leaves it; points work on copies."""
+    """A state folder with one ended job to keep and one to delete, an incomplete upload, and one that is complete
+    without being a job, as after a crash; points work on copies.
+    """
 
     def __init__(self, folder):
         self.folder, self.body = os.path.join(folder, "base"), scans.radial(seed=71).bytes(folder)
@@ -106,7 +107,7 @@ class Base:
 
 
 class Point:
-    """One daemon on a disk that fails."""
+    """One daemon on a failing disk."""
 
     def __init__(self, base, folder, mode, number):
         self.base, self.mode, self.number = base, mode, number
@@ -115,18 +116,18 @@ class Point:
         self.fault = Fault(self.state + ".fault")
         self.environment = preload(self.state, self.fault)
         self.accepted, self.canceled = {base.old, base.doomed, base.complete}, set()
-        self.uploads = {base.half: 40000}  # id: bytes that had arrived when this was last told
+        self.uploads = {base.half: 40000}  # id: bytes received, by the last answer
         self.refused, self.submissions_refused = collections.Counter(), 0
-        self.doubtful = set()  # ids that may be there or not
-        self.given_up = set()  # uploads of whose bytes nobody may know any more which are there
-        self.key = None  # the job of the idempotency key, once it was told
+        self.doubtful = set()  # ids that may exist or not
+        self.given_up = set()  # uploads of which it is unknown how many bytes arrived
+        self.key = None  # the job of the idempotency key, once it was answered
 
     def in_doubt(self):
-        """Whether the daemon ends while the fault lasts: what it could neither sync nor take back may be done."""
+        """Whether the daemon ends while the fault lasts: changes that it could neither sync nor revert may persist."""
         return self.mode.startswith("lasting") and self.number % 3 != 0
 
     def refusal(self, answer):
-        """That an answer is one of a disk that fails, in words."""
+        """Check that an answer blames the disk, in words."""
         assert self.fault.failed(), f"answered {answer.status} before anything had failed: {answer.body[:300]!r}"
         assert answer.status in REFUSALS, f"answered {answer.status}: {answer.body[:300]!r}"
         problem = check_problem(answer.json(), answer.json()["code"], answer.status)
@@ -134,8 +135,8 @@ class Point:
         self.refused[answer.status] += 1
 
     def ask(self, expected, method, path, body=None, **headers):
-        """The answer where it is the expected one, else None; then it was a refusal that tells of the disk."""
-        def free():  # a request that was refused early may still be at its end
+        """The answer if it is the expected one; None if it is a refusal that blames the disk."""
+        def free():  # a request that was refused early may still be ending
             answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name,
                                                               value in headers.items()})
             return answer if answer.status != 423 else None
@@ -166,7 +167,7 @@ class Point:
         return answer
 
     def look(self, identity):
-        """What HEAD tells of an upload is never less than what was told before."""
+        """The offset from HEAD never falls below an earlier answer."""
         answer = self.daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS)
         if answer.status == 404 and identity in self.given_up:
             del self.uploads[identity]
@@ -177,7 +178,7 @@ class Point:
             f"{self.uploads[identity]} bytes of {identity} had arrived, and {offset} are there"
         self.uploads[identity] = offset
         if offset == len(self.base.body) and self.daemon.get(f"/v1/jobs/{identity}").status == 200:
-            self.accepted.add(identity)  # a start, or the daemon itself, has made it a job
+            self.accepted.add(identity)  # a start, or the daemon itself, has made a job of it
             del self.uploads[identity]
 
     def requests(self):
@@ -227,12 +228,12 @@ class Point:
             ready = self.daemon.get("/readyz")
             return ready if ready.status == 503 else None
         wait_until(answer, "/readyz to tell of a disk that refuses what is written")
-        time.sleep(1.2)  # the daemon looks each second
+        time.sleep(1.2)  # the daemon checks each second
         checks = self.daemon.get("/readyz").expect(503).json()["checks"]
         assert tells(checks["store"]) or tells(checks["spool"]), checks
 
     def ends(self):
-        """Every job that was accepted ends."""
+        """Every accepted job ends."""
         def unfinished():
             return [job["id"] for job in self.listed() if job["state"] not in FINAL]
         wait_until(lambda: not unfinished(), "the end of all jobs")
@@ -241,7 +242,7 @@ class Point:
         return self.daemon.get("/v1/jobs?limit=100").expect(200).json()["jobs"]
 
     def afterwards(self):
-        """The disk is well: what was told holds, what was broken off goes on, and in the end nothing is left."""
+        """The disk has recovered: answers hold, interrupted work continues, and in the end nothing is left over."""
         wait_until(lambda: self.daemon.get("/readyz").status == 200, "/readyz to be well again")
         for identity in list(self.uploads):
             self.look(identity)
@@ -278,7 +279,7 @@ class Point:
         same(done.returncode, 0, f"status of --check-state {when} ({done.stdout}{done.stderr})")
 
     def start(self):
-        """Start while the disk fails: serve, or end with a sentence. true: it serves."""
+        """Start while the disk fails: the daemon serves, or ends with a sentence. Returns whether it serves."""
         words = [os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", self.state, "--keep-scans",
                  "all"]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -287,7 +288,7 @@ class Point:
             for line in process.stdout:
                 lines.append(line)
                 if " serves " in line or time.monotonic() - timer > SLOW:
-                    time.sleep(0.3)  # its worker works, on a disk that fails
+                    time.sleep(0.3)  # its worker runs, on a failing disk
                     process.terminate()
             status = process.wait(SLOW)
         log = "".join(lines)
@@ -298,7 +299,7 @@ class Point:
         return serves
 
     def run(self):
-        """Whether anything failed: without it the points are over."""
+        """Returns whether anything failed; if not, there are no further points."""
         error, lasts = getattr(errno, self.mode.rsplit("-", 1)[1]), "lasting" in self.mode
         if self.mode.startswith("start"):
             self.fault.arm(self.number, error, lasts)
@@ -339,7 +340,7 @@ class Point:
 
 
 def attempt(base, folder, mode, number, report):
-    """One point; whether anything failed in it."""
+    """Run one point; returns whether anything failed in it."""
     point = Point(base, folder, mode, number)
     try:
         failed = point.run()
@@ -358,7 +359,7 @@ def fresh():
 
 
 def every(modes, first, step):
-    """{mode: report} of the points first, first + step, ... of each mode, until nothing is left to fail."""
+    """{mode: report} of the points first, first + step, ... of each mode, until no call is left to fail."""
     reports = {}
     with tempfile.TemporaryDirectory() as folder:
         base = Base(folder)
@@ -371,7 +372,7 @@ def every(modes, first, step):
 
 
 def some(count, seed, most):
-    """The report of `count` points, spread over the modes, that `seed` picks among the first `most` calls."""
+    """The report of `count` points, spread over the modes, that `seed` selects among the first `most` calls."""
     chance, report = random.Random(seed), fresh()
     with tempfile.TemporaryDirectory() as folder:
         base = Base(folder)

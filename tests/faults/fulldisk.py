@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""What mrirecond runs out of while accepted jobs wait: bytes of its disk, inodes, file descriptors. Is anything lost?
+"""mrirecond runs out of disk space, inodes or file descriptors while accepted jobs wait: nothing may be lost.
 
     tests/faults/fulldisk.py [--jobs 40] [--seconds 5] [--cases bytes,bytes-at-work,inodes,descriptors]
 
-Jobs wait behind a stopped worker; then another program takes what there is (of a small tmpfs of its own, which takes
-root), the worker goes on for so many seconds, and what was taken is given back. Meanwhile no job may fail and no scan
-may go; submissions are refused and /readyz says why; afterwards every accepted job has to succeed. Prints one JSON
-object; exits 1 where anything was lost, 77 where no file system can be mounted. MRIRECON_BIN: the programs.
+Jobs wait behind a stopped worker; then another program uses up the resource (of a small tmpfs, which requires root),
+the worker continues for so many seconds, and the resource is released. Meanwhile no job may fail and no scan may be
+lost; submissions are refused and /readyz says why; afterwards every accepted job must succeed. Prints one JSON object;
+exits 1 if anything was lost, 77 if no file system can be mounted. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
@@ -26,14 +26,14 @@ from harness import FINAL, Daemon, wait_until  # noqa: E402
 
 CASES = {  # case: options of the daemon
     "bytes": {"spool_reserve": "4M", "work_reserve": "2M"},
-    "bytes-at-work": {"spool_reserve": "0", "work_reserve": "0"},  # a job is begun, and its results find no room
+    "bytes-at-work": {"spool_reserve": "0", "work_reserve": "0"},  # a job begins without room for its results
     "inodes": {"spool_reserve": "4M", "work_reserve": "2M"},
     "descriptors": {},
 }
 
 
 class CannotMount(Exception):
-    """No file system of a size of its own."""
+    """No file system of a limited size can be mounted."""
 
 
 @contextlib.contextmanager
@@ -70,7 +70,7 @@ def take_inodes(folder):
 
 
 def take_descriptors(process):
-    """Let `process` have one descriptor more than it has: for the connection of a request, or one file of a job."""
+    """Leave `process` one descriptor: for the connection of a request, or one file of a job."""
     def opened():
         return {int(name) for name in os.listdir(f"/proc/{process}/fd")}
 
@@ -108,7 +108,7 @@ def case(name, jobs, seconds):
             daemon.process.pid if name == "descriptors" else folder)
         refusal = daemon.submit(body)
         os.kill(worker, signal.SIGCONT)
-        if name in ("bytes", "inodes"):  # of the others a little may be free for a moment
+        if name in ("bytes", "inodes"):  # a little of the other resources may be free for a moment
             wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
         ready = daemon.get("/readyz?verbose")
         time.sleep(seconds)

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Kill mrirecond, its workers and its decoders at random moments under load, and see whether anything accepted is lost.
+"""Kill mrirecond, its workers and its decoders at random moments under load: nothing accepted may be lost.
 
     tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1] [--victims daemon,worker,codec]
     tests/faults/kills.py --queue 10000 [--restarts 5]
 
 Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), cancel some, and fetch images
-meanwhile. At the end every job that was accepted must have ended once, with the image that its scan has; only one under
-which a worker, or a decoder that read its scan, was killed twice may have failed. The state folder must hold the files
-of those jobs and nothing else. --queue measures the restart beside so many waiting jobs instead. Prints one JSON
-object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
+meanwhile. At the end every accepted job must have ended once, with its scan's image; only jobs under which a worker, or
+a decoder that read the scan, was killed twice may have failed. The state folder must hold the files of those jobs and
+nothing else. --queue measures the restart with so many waiting jobs instead. Prints one JSON object; exits 1 if
+something was lost, doubled, torn or left over. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
@@ -35,13 +35,13 @@ from harness import FINAL, SLOW, Daemon, wait_until  # noqa: E402
 
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
 DEATH = re.compile(r"job=(\w+) worker \d+ was killed by signal 9")  # in the daemon's log
-WAITING = 30  # jobs that clients let wait before they pause
-LIFETIME = 10  # seconds of a resumable upload that its client has lost sight of
+WAITING = 30  # waiting jobs at which clients pause
+LIFETIME = 10  # lifetime in seconds of a resumable upload that its client has lost
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # of a request to a daemon that is killed
 
 
 class Load:
-    """What clients send to a daemon, and what they were told."""
+    """The requests of clients to a daemon, and its answers."""
 
     def __init__(self, daemon, seed, folder):
         self.daemon, self.seed, self.stopped = daemon, seed, threading.Event()
@@ -50,8 +50,8 @@ class Load:
         self.images = [self.npy(daemon.run(body)["id"]) for body in self.bodies]
         self.warm = {job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]}
         self.accepted = {}  # id: number of its scan
-        self.keys = collections.defaultdict(set)  # Idempotency-Key: ids that were answered
-        self.canceled = set()  # ids whose cancellation was asked for
+        self.keys = collections.defaultdict(set)  # Idempotency-Key: ids in the answers
+        self.canceled = set()  # ids for which a cancel was requested
         self.refused, self.wrong, self.fetched = collections.Counter(), [], 0
 
     def npy(self, identity):
@@ -77,7 +77,7 @@ class Load:
                     self.fetch(chance)
 
     def persist(self, request):
-        """The answer of a request that may be sent again, however often the daemon dies."""
+        """The answer to a request that may be repeated, however often the daemon dies."""
         end = time.monotonic() + SLOW
         while time.monotonic() < end:
             try:
@@ -114,7 +114,7 @@ class Load:
             if head is None or head.status == 404:
                 return  # older than its lifetime: it was never accepted
             offset = int(head.headers["upload-offset"])
-            if offset == len(body):  # complete: it is, or becomes, the job of its name
+            if offset == len(body):  # complete: it is, or becomes, the job with its id
                 self.accept(where.rsplit("/", 1)[1], number, where)
                 return
             end = min(len(body), offset + chance.randrange(1, len(body)))
@@ -165,7 +165,7 @@ def reads(codec):
 
 
 def codec_of(daemon, chance):
-    """A decoder, one that reads if there is one within a moment; and whether it does. None: there is none."""
+    """A decoder, preferably one that reads an upload, and whether it does. None if there is none."""
     end = time.monotonic() + 0.3
     while True:
         codecs = [codec for worker in daemon.children("mrirecon-worker") for template in (False, True)
@@ -178,7 +178,7 @@ def codec_of(daemon, chance):
 
 
 def strike(daemon, chance, kills, slowest, victims):
-    """One kill of a process that is there."""
+    """Kill one existing process."""
     victim = chance.choice(victims)
     if victim == "daemon":
         daemon.kill()
@@ -207,7 +207,7 @@ def all_jobs(daemon):
 
 
 def whole(daemon, load, job):
-    """Why the files of a succeeded job are not what they should be; None: they are."""
+    """Why the files of a succeeded job are wrong; None if they are right."""
     identity = job["id"]
     if load.npy(identity) != load.images[load.accepted[identity]]:
         return "the image is not that of its scan"
@@ -222,10 +222,10 @@ def whole(daemon, load, job):
 
 
 def excuse(job, deaths, kills):
-    """Who was killed twice under a job that failed; None: nobody, it should not have failed."""
+    """Who was killed twice under a failed job; None: nobody, so it should not have failed."""
     if job["error"]["code"] == "worker-died" and deaths[job["id"]] >= 2:
         return "worker"
-    # One that was not seen to read may have begun since.
+    # A decoder that was not seen reading may have begun since.
     if (job["error"]["code"] == "out-of-memory" and "twice" in job["error"]["detail"]
             and kills["codec that reads"] + kills["codec"] >= 2):
         return "codec"
@@ -233,7 +233,9 @@ def excuse(job, deaths, kills):
 
 
 def judge(daemon, load, runs, deaths, kills):
-    """Wait for all ends; {what: [what is wrong]}, how jobs ended, and what was killed twice under those that failed."""
+    """Wait for all ends; returns {kind of fault: [faults]}, the ends of jobs, and the processes killed twice under
+    failed jobs.
+    """
     twice = collections.Counter()
     found = {"lost": [], "duplicated": [], "torn": [], "left_behind": [], "wrong": list(load.wrong)}
     ends = collections.Counter()
@@ -311,12 +313,12 @@ def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "cod
 
 
 def restarts(queued, count):
-    """Seconds from the start of mrirecond to /readyz 200 beside `queued` waiting jobs."""
+    """Seconds from the start of mrirecond to /readyz 200 with `queued` waiting jobs."""
     with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued,
                                                          worker_timeout=3600) as daemon:
         body, seconds, waiting = scans.radial(seed=7).bytes(folder), [], []
         ids, lock = [], threading.Lock()
-        os.kill(daemon.worker(), signal.SIGSTOP)  # what is submitted waits
+        os.kill(daemon.worker(), signal.SIGSTOP)  # submitted jobs wait
 
         def submit(share):
             for _ in range(share):

@@ -1,5 +1,5 @@
-"""MRD streams to be mutated: lists of messages of every kind of scan that a scanner sends, small enough for hundreds a
-second. Those of real scans keep header and acquisition heads; of their samples every n-th is kept, in a smaller matrix.
+"""MRD streams to be mutated: lists of messages of every kind of scan that a scanner sends, small enough for hundreds
+per second. Real scans keep their header and acquisition heads, and every n-th sample, in a smaller matrix.
 """
 import glob
 import os
@@ -14,7 +14,7 @@ import scans
 from harness import DATA
 
 NOISE = 1 << 18  # ISMRMRD_ACQ_IS_NOISE_MEASUREMENT
-READOUTS, SAMPLES, COILS, MATRIX = 6, 16, 3, 16  # what is kept of a real scan, at most
+READOUTS, SAMPLES, COILS, MATRIX = 6, 16, 3, 16  # the part of a real scan that is kept, at most
 
 
 def every_message():
@@ -30,7 +30,7 @@ def every_message():
 
 
 def series():
-    """Two slices in two repetitions, whose images are sent before the end."""
+    """Two slices in two repetitions, with images that are sent before the end."""
     scan = scans.radial(matrix=(8, 8, 1), spokes=16, samples=8, coils=2)
     scan.heads["idx"]["slice"] = np.arange(16) // 4 % 2
     scan.heads["idx"]["repetition"] = np.arange(16) // 8
@@ -46,7 +46,7 @@ def sliding():
 
 
 def noise():
-    """A measurement of noise, then three coils that are combined by their sensitivities, as TEXT says."""
+    """A noise measurement, then three coils that are combined by their sensitivities, as TEXT says."""
     scan = scans.radial(matrix=(8, 8, 1), spokes=9, samples=8, coils=3)
     scan.heads["flags"][0] = NOISE
     header, *rest = scan.messages()
@@ -59,7 +59,7 @@ def iterative():
 
 
 def volume():
-    """A trajectory in three dimensions."""
+    """A three-dimensional trajectory."""
     rng = np.random.default_rng(4)
     traj = rng.uniform(-0.5, 0.5, size=(6, 10, 3))
     data = rng.normal(size=(6, 1, 10, 2)).view(complex)[..., 0]
@@ -67,12 +67,12 @@ def volume():
 
 
 def small(matrix):
-    """A matrixSize of MATRIX at most along each axis."""
+    """A matrixSize of at most MATRIX along each axis."""
     return re.sub(r"\d+", lambda size: str(min(MATRIX, int(size[0]))), matrix[0])
 
 
 def real(path):
-    """The stream of a part of a real scan."""
+    """A stream with a part of a real scan."""
     with h5py.File(path) as file:
         xml = file["dataset/xml"][0].decode()
         rows = file["dataset/data"][:READOUTS]
@@ -91,7 +91,7 @@ def real(path):
 
 
 def all_seeds():
-    """{name: messages}; real scans are among them if they are there."""
+    """{name: messages}, including real scans if they are available."""
     found = {made.__name__: made() for made in (every_message, series, sliding, noise, iterative, volume)}
     for path in sorted(glob.glob(os.path.join(DATA, "mri", "*.h5"))):
         found[os.path.basename(path).removesuffix(".h5")] = real(path)

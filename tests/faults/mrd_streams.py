@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Send mutated MRD streams over TCP, many at a time: they may cost their senders an answer, and nobody else anything.
+"""Send many mutated MRD streams over TCP concurrently: they must affect nobody but their senders.
 
     tests/faults/mrd_streams.py [--count 100000] [--clients 8] [--seed 1] [--first 0]
 
@@ -33,7 +33,7 @@ import mrd_seeds  # noqa: E402
 from harness import REPORTS, TROUBLE, Daemon, free_port, wait_until  # noqa: E402
 
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 1008, 1022, 1026)
-CHUNK = 250  # streams that a client is given at a time
+CHUNK = 250  # streams that a client gets at a time
 LOST = re.compile(r"it will be read again when it is complete: (.*)|(The decoder.*) Others are started")
 SEEDS = {}  # of the run
 
@@ -44,7 +44,7 @@ def change(chance, pieces, at):
     if kind == 0 and piece:
         for _ in range(chance.choice((1, 1, 2, 8))):
             piece[chance.randrange(len(piece))] = chance.randrange(256)
-    elif kind == 1 and len(piece) > 2:  # a number of 16, 32 or 64 bits that is as large or as small as can be
+    elif kind == 1 and len(piece) > 2:  # a 16-, 32- or 64-bit number with an extreme value
         width = chance.choice((2, 4, 8))
         place = chance.choice((2, 2 + 34, 2 + 38, 2 + 176, chance.randrange(len(piece))))
         piece[place:place + width] = chance.choice((b"\xff", b"\x00", b"\x7f"))[:1] * width
@@ -87,7 +87,7 @@ def reset(connection):
 
 
 def sent(chance, session, content):
-    """Send it in one of the manners of clients; whether the client reads what comes back."""
+    """Send it in one of the ways of clients; returns whether the client reads the answer."""
     manner = chance.random()
     if manner < 0.03:
         session.send(content[:chance.randrange(len(content) + 1)])
@@ -106,11 +106,11 @@ def sent(chance, session, content):
 
 
 def one(address, number, seed):
-    """Send stream `number`: how it ended, and the text that came back, if one did."""
+    """Send stream `number`; returns how it ended, and the text that came back, if any."""
     chance = random.Random(f"{seed}-{number}")
     content = mutate(chance)
     with mrd.Session(address=address) as session:
-        with contextlib.suppress(OSError):  # the daemon has refused it, and closed, while it was still sent
+        with contextlib.suppress(OSError):  # the daemon has refused it and closed while it was still being sent
             end = sent(chance, session, content)
             if end:
                 return end, ""
@@ -121,13 +121,13 @@ def one(address, number, seed):
 
 
 def share(work):
-    """What became of some streams: counts of ends, texts of decoders that died, and what is wrong."""
+    """The results of some streams: counts of ends, texts about decoders that died, and faults."""
     address, numbers, seed = work
     ends, deaths, wrong = collections.Counter(), collections.Counter(), []
     for number in numbers:
         try:
             end, text = one(address, number, seed)
-        except ConnectionError:  # reset, because the daemon lingers for some seconds and no longer
+        except ConnectionError:  # reset, because the daemon lingers for only a few seconds
             end, text = "reset", ""
         except Exception as error:
             wrong.append(f"stream {number}: {error!r}"[:500])
@@ -146,7 +146,7 @@ def figures_of(process):
 
 
 def lost_decoders(daemon):
-    """What the log says of decoders that died, by sentence; lines that no run may have."""
+    """The log's sentences on decoders that died, with counts; and lines that no run may have."""
     deaths, wrong = collections.Counter(), []
     for line in daemon.read_log().splitlines():
         if found := LOST.search(line):
@@ -196,7 +196,7 @@ class Run:
                     break
 
     def grown(self):
-        """How much metrics whose names contain this grew, by what their labels say."""
+        """The increase of metrics whose names contain this, by their labels."""
         counts = self.daemon.metrics()
 
         def of(part):
@@ -206,7 +206,7 @@ class Run:
         return of
 
     def judge(self):
-        """The jobs that streams became, and how sessions ended as the daemon counts; self.wrong gets what is wrong."""
+        """The jobs that streams became, and the ends of sessions that the daemon counted; faults go to self.wrong."""
         after = self.quiet()
         if self.daemon.process.poll() is not None or self.daemon.worker() != self.processes["worker"]:
             self.wrong.append("the daemon or its worker has ended")
@@ -226,10 +226,10 @@ class Run:
 
 
 def run(count, clients=8, seed=1, first=0):
-    """The figures, and what is wrong."""
+    """Returns the figures, and the faults."""
     SEEDS.update(mrd_seeds.all_seeds())
     port = free_port()
-    # One client has half of all sessions, and those of which it has read the end may not have ended yet.
+    # A client has half of all sessions, and those whose end it has read may not have ended yet.
     options = {"mrd_sessions": 1000, "keep_jobs": 10, "keep_scans": "none", "log_level": "warning", "threads": 1}
     with Daemon(mrd_listen=f"127.0.0.1:{port}", devices="cpu", **options) as daemon:
         streams = Run(daemon, ("127.0.0.1", port), count, clients, seed, first)

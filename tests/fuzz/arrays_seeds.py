@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Writes the first inputs of the fuzz target of scans as arrays into a folder: archives of tests/unit/array_files.py,
-and the .npy files of such archives behind each other.
+and the concatenated .npy files of such archives.
 """
 import io
 import os
@@ -16,7 +16,7 @@ MEMBERS = ("kspace.npy", "trajectory.npy", "weights.npy", "noise.npy", "sensitiv
 
 
 def members(data):
-    """The members' bytes with their lengths, as fuzz_arrays.c takes them."""
+    """The members' bytes with their lengths, as fuzz_arrays.c reads them."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = [archive.read(name) if name in archive.namelist() else b"" for name in MEMBERS]

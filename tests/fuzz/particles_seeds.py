@@ -43,7 +43,7 @@ def gadget(named, order):
 
 
 def volume():
-    """As recon/volume/volume_npy.c writes one: three arrays, each with a head of 128 bytes."""
+    """In the layout of recon/volume/volume_npy.c: three arrays, each with a header of 128 bytes."""
     def head(kind, shape):
         text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}".encode()
         return b"\x93NUMPY\x01\x00\x76\x00" + text.ljust(117) + b"\n"

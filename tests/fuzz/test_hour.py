@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tests/fuzz/hour, with a fuzzer that is a script: what it sums up, when it ends, what it keeps."""
+"""tests/fuzz/hour, with a script as the fuzzer: its sums, its end, and the inputs that it keeps."""
 import json
 import os
 import subprocess
@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 from harness import main, same, test  # noqa: E402
 
-# Spends CPU time and finds one input a round; merges into the first folder; `found`: what a round comes upon.
+# Spends CPU time and finds one input per round; merges into the first folder; `found`: what a round finds.
 FUZZER = r"""#!/usr/bin/python3
 import os, re, shutil, sys, time
 words = sys.argv[1:]
@@ -35,7 +35,7 @@ else:
 
 
 class Place:
-    """A folder with a fuzzer and a seed, in which `hour` runs."""
+    """A folder with a fuzzer and a seed in which `hour` runs."""
 
     def __init__(self, found=""):
         self.folder = tempfile.TemporaryDirectory()
@@ -59,7 +59,7 @@ class Place:
             return json.load(file)
 
 
-@test("it ends when the CPU time is used, and a second run continues")
+@test("it ends when the CPU time is used up, and a second run continues")
 def goes_on():
     place = Place()
     done = place.hour("0.2")
@@ -83,15 +83,15 @@ def finding():
     same(place.sums()["rounds"], 1, "rounds")
 
 
-@test("an input that took long while the machine slept is no finding")
+@test("an input that was slow while the machine slept is no finding")
 def slept():
     place = Place("timeout-1")
     done = place.hour("0.2")
     same(done.returncode, 0, f"status ({done.stdout})")
-    assert not os.path.exists(place.at("hour/fake/timeout-1")), "it is kept"
+    assert not os.path.exists(place.at("hour/fake/timeout-1")), "the input was kept"
 
 
-@test("--keep puts the minimised corpus in the place of the seeds, and leaves what was found once")
+@test("--keep replaces the seeds by the minimised corpus, and keeps earlier findings")
 def keeps():
     place = Place()
     os.makedirs(place.at("hour/fake/corpus"))

@@ -46,7 +46,7 @@ LONG = scans.radial(matrix=(256, 256, 1), spokes=2001, samples=512, coils=1, wei
 
 
 def npy(daemon, body, query, **headers):
-    """Submit, wait, and give the image and the job's document."""
+    """Submit and wait; returns the image and the job's document."""
     answer = daemon.submit(body, query, Prefer="wait=100", Accept="application/x-npy",
                            **headers).expect(200, "application/x-npy")
     return np.load(io.BytesIO(answer.body)), daemon.job(answer.headers["content-location"].split("/")[3])
@@ -63,7 +63,7 @@ def ready(daemon):
     assert workers[0]["device"].startswith("gpu 0 ("), workers
 
 
-@test("images of the GPU are the CPU's, 2-D and 3-D, every way of weighting and combining")
+@test("images of the GPU equal the CPU's, in 2-D and 3-D, for all weights and coil combinations")
 def images(daemon):
     with Daemon(devices="cpu") as cpu:
         for name, body in (("plane", PLANE), ("volume", VOLUME)):
@@ -76,10 +76,10 @@ def images(daemon):
                 same((seen.shape, seen.dtype), (expected.shape, expected.dtype), "shape and type")
                 error = scans.nrmse(seen, expected)
                 assert error < 2 * tolerance, \
-                    f"{name}{query}: the GPU's image is off the CPU's by {error:.2g}, allowed {2 * tolerance:g}"
+                    f"{name}{query}: the GPU's image differs from the CPU's by {error:.2g}, allowed {2 * tolerance:g}"
 
 
-@test("real scans: the GPU's image is the double sum")
+@test("real scans: the GPU's image equals the double sum")
 def real(daemon):
     for name, shape in (("phantom_spiral_8ch", (1, 360, 260)), ("cardiac_radial_12ch", (1, 384, 384)),
                         ("lung_kooshball_1ch", (64, 64, 64))):
@@ -90,17 +90,17 @@ def real(daemon):
         assert error < 1e-3, f"{name} is off by {error:.2g}"
 
 
-@test("the same bits for the same scan, 20 times, from a plan that is new and from one that was kept")
+@test("the same bits for the same scan, 20 times, from a new plan and from a kept one")
 def bits(daemon):
     first, job = npy(daemon, VOLUME, "kind=recon")
     for number in range(20):
         again, job = npy(daemon, PLANE if number % 5 == 4 else VOLUME, "kind=recon")
         if number % 5 != 4:
             same(job["report"]["plans"], 1 if number and number % 5 == 0 else 0, "plans made")
-            assert (again.view(np.uint32) == first.view(np.uint32)).all(), f"run {number} gives other bits"
+            assert (again.view(np.uint32) == first.view(np.uint32)).all(), f"run {number} gives different bits"
 
 
-@test("curl and urllib: submit, look, fetch")
+@test("curl and urllib: submit, query, fetch")
 def clients(daemon):
     path = f"{FOLDER.name}/plane.h5"
     with open(path, "wb") as file:
@@ -119,10 +119,10 @@ def clients(daemon):
                            "-H", "Accept: application/x-npy",
                            f"{daemon.url}/v1/jobs?kind=recon"], capture_output=True, timeout=120)
     assert done.returncode == 0, done
-    assert (np.load(io.BytesIO(done.stdout)) == expected).all(), "curl's image is another"
+    assert (np.load(io.BytesIO(done.stdout)) == expected).all(), "curl's image differs"
 
 
-@test("eight clients at once: every image is the right one")
+@test("eight concurrent clients: every image is the right one")
 def many(daemon):
     bodies = [(PLANE, npy(daemon, PLANE, "kind=recon")[0]), (VOLUME, npy(daemon, VOLUME, "kind=recon")[0])]
     jobs = [(daemon.submit(bodies[i % 2][0]).expect(202).json()["id"], bodies[i % 2][1]) for i in range(24)]
@@ -130,12 +130,12 @@ def many(daemon):
         job = daemon.finish(identity)
         same(job["state"], "succeeded", f"state ({job['error']})")
         seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body))
-        assert (seen == expected).all(), f"{identity} has another image"
+        assert (seen == expected).all(), f"{identity} has a different image"
 
 
-@test("kill -9 of the worker during a job: it is run once more on the GPU and succeeds with the same image")
+@test("kill -9 of the worker during a job: it is run once more on the GPU, with the same image")
 def worker_killed():
-    # By a worker of its own: one that has the scan's weights already would be done before it can be killed.
+    # By a worker of its own: one that already has the scan's weights would finish before it can be killed.
     with Daemon(devices="gpu:0") as other:
         expected, _ = npy(other, LONG, PIPE)
     with Daemon(devices="gpu:0", expect_trouble=True) as daemon:
@@ -149,13 +149,13 @@ def worker_killed():
         same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
         on_gpu(job)
         seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body))
-        assert (seen == expected).all(), "the second run gives another image"
+        assert (seen == expected).all(), "the second run gives a different image"
         job = daemon.finish(waiting)
         same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts of the job behind it")
         same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
 
 
-@test("cancel stops a job on the GPU, and the worker goes on")
+@test("cancel stops a job on the GPU, and the worker continues")
 def cancel():
     with Daemon(devices="gpu:0") as daemon:
         worker = daemon.worker()
@@ -167,7 +167,7 @@ def cancel():
         same(daemon.worker(), worker, "worker")
 
 
-@test("a device index that is not there is reported, and other workers run")
+@test("a device index that does not exist is reported, and other workers run")
 def no_such_device():
     with Daemon(devices="gpu:99,gpu:0", expect_trouble=True) as daemon:
         workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]]
@@ -176,10 +176,10 @@ def no_such_device():
         assert "There is no GPU 99" in workers[0]["note"], workers[0]
         same(workers[0]["state"] in ("down", "starting"), True, f"state {workers[0]['state']}")
         on_gpu(npy(daemon, PLANE, "kind=recon")[1])
-        assert "There is no GPU 99" in daemon.read_log(), "the log does not tell"
+        assert "There is no GPU 99" in daemon.read_log(), "the log does not report it"
 
 
-@test("auto: every GPU has a worker, and all of one model give the same bits")
+@test("auto: every GPU has a worker, and GPUs of the same model give the same bits")
 def every_gpu():
     with Daemon(devices="auto") as daemon:
         workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if w
@@ -205,7 +205,7 @@ def every_gpu():
 
 
 def poisoned(folder):
-    """An installation whose GPU fails when told to; its bin."""
+    """An installation whose GPU fails on command; returns its bin folder."""
     if not os.path.exists(POISON):
         skip(f"{POISON} is not there (make check-gpu builds it)")
     shutil.copytree(BIN, f"{folder}/bin")
@@ -221,7 +221,7 @@ def poisoned(folder):
 
 @test("a sticky error ends the worker; the job is run once more; a second one fails it; the next succeeds")
 def sticky():
-    # The trigger lies where a worker may open files.
+    # The trigger is in a folder where workers may open files.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         binaries, trigger = poisoned(folder), f"{shared}/trigger"
 
@@ -238,9 +238,9 @@ def sticky():
             seen, job = npy(daemon, PLANE, "kind=recon")
             on_gpu(job)
             same(job["attempts"], 2, "attempts")
-            assert (seen == expected).all(), "the second run gives another image"
-            assert daemon.worker() != worker, "the worker with the broken device is still there"
-            assert "lost its device" in daemon.read_log(), "the log does not tell"
+            assert (seen == expected).all(), "the second run gives a different image"
+            assert daemon.worker() != worker, "the worker with the broken device still runs"
+            assert "lost its device" in daemon.read_log(), "the log does not report it"
             same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
             poison(2)
             job = daemon.run(PLANE)
@@ -249,11 +249,11 @@ def sticky():
             same(open(trigger).read().strip(), "0", "failures left")
             seen, job = npy(daemon, PLANE, "kind=recon")
             same(job["attempts"], 1, "attempts of the next job")
-            assert (seen == expected).all(), "the next job gives another image"
+            assert (seen == expected).all(), "the next job gives a different image"
 
 
 def missing():
-    """Why no GPU can be used; "" where one can."""
+    """The reason why no GPU can be used, or ""."""
     path = f"{FOLDER.name}/probe.h5"
     with open(path, "wb") as file:
         file.write(PLANE)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes .npz files into a folder, good and bad, and a manifest: name, expected code, words of the sentence.
+"""Writes .npz files into a folder, good and bad, and a manifest: name, expected code, words of the error.
 
-The good ones hold the scan that tests/unit/test_arrays.c expects: KSPACE [coil 2][readout 3][sample 5], TRAJECTORY.
+The good ones contain the scan that tests/unit/test_arrays.c expects: KSPACE [coil 2][readout 3][sample 5], TRAJECTORY.
 """
 import io
 import os
@@ -54,13 +54,13 @@ def archive(members, method=zipfile.ZIP_STORED, file=None):
 
 
 def pair(**files):
-    """An archive of good .npy files, but for those given."""
+    """An archive of good .npy files, with the given ones replaced."""
     whole = {"kspace": npy(KSPACE), "trajectory": npy(TRAJECTORY)} | files
     return archive([(f"{name}.npy", data) for name, data in whole.items()])
 
 
 class Pipe(io.RawIOBase):
-    """A file that cannot seek: sizes then stand behind the members and in the central directory."""
+    """A file that cannot seek, so that sizes are written after the members and in the central directory."""
 
     def __init__(self):
         self.data = b""
@@ -103,7 +103,7 @@ def good():
 
 
 def zip64_end(data):
-    """The end of the central directory once more as Zip64 has it."""
+    """The end of the central directory, repeated in Zip64 format."""
     end = len(data) - 22
     entries, length, at = struct.unpack("<HII", data[end + 10:end + 20])
     record = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, length, at)
@@ -142,7 +142,7 @@ def bad_archives():
 
 
 def nested(data):
-    """The directory's second entry is made to lead to the archive inside the first member."""
+    """Make the directory's second entry point to the archive inside the first member."""
     inner = data.index(b"PK\3\4", 4)
     entry = data.rindex(b"PK\1\2")
     local = b"trajectory.npy"
@@ -156,7 +156,7 @@ def nested(data):
 
 
 def patch(data, magic, at, value):
-    """Bytes of the first record of this kind replaced."""
+    """Replace bytes of the first record of this kind."""
     at += data.index(magic)
     return data[:at] + value + data[at + len(value):]
 
@@ -208,7 +208,7 @@ def main(folder):
     bad_archives()
     bad_arrays()
     manifest.close()
-    # Scans of other shapes; their tests know them.
+    # Scans of other shapes, used by individual tests.
     for name, arrays in (("coilless", {"kspace": KSPACE[1], "trajectory": TRAJECTORY}),
                          ("repeated", {"kspace": np.stack([KSPACE, KSPACE + 1000], 1), "trajectory": TRAJECTORY}),
                          ("weighted", ARRAYS | {"weights": (r[0] + s[0] / 4).astype("f8")}),

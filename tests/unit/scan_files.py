@@ -67,7 +67,7 @@ def acquisitions(n=ACQUISITIONS, traj="<f4"):
 
 
 def stored_type(rows, size, traj_at, data_at):
-    """The type of an item of `size` bytes with its lists at these places."""
+    """The type of an item of `size` bytes, with its lists at these offsets."""
     stored = h5py.h5t.create(h5py.h5t.COMPOUND, size)
     for name, at in (("head", 0), ("traj", traj_at), ("data", data_at)):
         stored.insert(name.encode(), at, h5py.h5t.py_create(rows.dtype[name], logical=True))
@@ -110,7 +110,7 @@ def stream(path, xml=GOOD_XML, rows=None, nul=b"", close=True, config=True, more
 
 
 def busy(path, mark, key_bytes, most, levels=10):
-    """A scan one of whose B-trees has `levels` more, of nodes whose entries all lead to the same child."""
+    """A scan with a B-tree that has `levels` more levels, of nodes whose entries all point to the same child."""
     scan(path, chunks=(1,), maxshape=(None,))
     with open(path, "rb") as file:
         image = bytearray(file.read())
@@ -202,7 +202,7 @@ def main(folder):
     good = open("plain", "rb").read()
     raw("half", good[:len(good) // 2], "truncated-file", str(len(good)))
     raw("mrd2", b"yardl" + bytes(100), "unknown-format", "version 2")
-    # Other vendors' raw data and other packings: as much of each as it is known by.
+    # Other vendors' raw data and other archive formats: the bytes by which each is recognised.
     raw("twix_vd", struct.pack("<II", 0, 5) + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
     raw("twix_vb", struct.pack("<II", 4096, 6) + b"Config\0" + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
     raw("not_twix", struct.pack("<II", 0, 65) + bytes(5000), "unknown-format", "format is unknown")
@@ -378,7 +378,7 @@ def main(folder):
     busy("chunk_bomb", b"TREE\1", 24, 64)
     busy("group_bomb", b"TREE\0", 8, 32)
 
-    # ---- streams that are not in order ----
+    # ---- malformed streams ----
     stream(says("stream_unknown", "malformed-file", "4711"), more=struct.pack("<H", 4711))
     stream(says("stream_cut", "truncated-file", "truncated"))
     with open("stream_cut", "r+b") as file:

@@ -286,7 +286,7 @@ static void every_method_uses_the_field(void **state)
     flat_free(&flat);
 }
 
-/* Two slices on the same trajectories, and of each its own map: fields[2][PIXELS]. */
+/* Two slices on the same trajectories, each with its own map: fields[2][PIXELS]. */
 static void slices_fill(struct flat *flat, float *fields)
 {
     scan_fill(flat, 2);
@@ -305,7 +305,7 @@ static void slices_fill(struct flat *flat, float *fields)
     flat->field = fields;
 }
 
-/* Coil c of a slice by conjugate phase in double precision. */
+/* Coil c of a slice, computed by conjugate phase in double precision. */
 static void slice_sum(const struct flat *flat, int slice, int c, double complex out[PIXELS])
 {
     struct flat own = *flat;
@@ -345,8 +345,8 @@ static void each_slice_has_its_own_map(void **state)
     flat_free(&flat);
 }
 
-/* An iterative method's image of a slice is that of a scan of the slice alone with its map; time segments of both maps
- * err less than the tolerance, as those of one do. */
+/* An iterative method's image of a slice equals that of a scan of the slice alone with its map; the time segments of
+ * both maps, like those of one, err by less than the tolerance. */
 static void slices_are_solved_with_their_own_maps(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void slices_are_solved_with_their_own_maps(void **state)
     for (int slice = 0; slice < 2; slice++) {
         flat.header.field_maps = 1;
         flat.field = fields + slice * PIXELS;
-        for (int r = 0; r < 2 * READOUTS; r++) /* dummies are not used */
+        for (int r = 0; r < 2 * READOUTS; r++) /* dummy readouts are not used */
             flat.readouts[r].flags = r / READOUTS == slice ? 0 : UINT64_C(1) << (SCAN_DUMMY - 1);
         succeed(&flat, parameters, &alone);
         assert_int_equal(images_of(&alone)->count, 1);

@@ -116,7 +116,7 @@ static void mutant_try(const struct place *p, const char *what, uint64_t number,
     decoder_free(decoder);
 }
 
-/* Decoded by a process of `decoder`, forked from its template. */
+/* Decode with a process of `decoder`, forked from its template. */
 static void mutant_try_once(struct decoder *decoder, const char *what, uint64_t number, int fd, struct tally *tally)
 {
     struct answer answer;
@@ -187,7 +187,7 @@ static void a_damaged_file_has_one_answer(void **state)
 
 /* ---- arrays that the client packs ---- */
 
-/* Pack k-space and a trajectory; 0: packed, else the exit status. stderr goes to `said`. */
+/* Pack k-space and a trajectory; returns the exit status. stderr goes to `said`. */
 static int pack_run(const struct place *p, const char *kspace, const char *trajectory, int said)
 {
     extern char **environ;
@@ -222,7 +222,7 @@ static void mutant_write(const struct place *p, const char *name, const char *by
     close(fd);
 }
 
-/* What the client packed is a file that the codec reads or refuses; what it refuses has a sentence. */
+/* A file that the client packs is read or refused by the codec; arrays that the client refuses get a sentence. */
 static void packed_check(const struct place *p, struct decoder *decoder, const char *what, uint64_t number, int rc,
                          int said, struct tally *tally)
 {

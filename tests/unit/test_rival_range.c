@@ -1,5 +1,5 @@
-/* The other three applications of the benchmarks, without a GPU: rows of bins, gathers through them and the engine's
- * sums, against sums in double precision. The GPU's kernels visit the same rows with the same functions. */
+/* The three other applications of the rival benchmarks, without a GPU: rows of bins, gathers through them and the
+ * engine's sums, against sums in double precision. The GPU's kernels visit the same rows with the same functions. */
 #include "tests/bench/rival_range.h"
 #include "gridding/base/dev.h"
 
@@ -14,7 +14,7 @@
 
 enum { CHECKED = 600 };
 
-/* float32 sums of terms of both signs (potentials), next to a source. */
+/* float32 sums of terms of both signs (potentials), near a source. */
 #define TOLERANCE 2e-5
 
 struct scene {
@@ -115,9 +115,8 @@ static void forces(void **state)
     check_set((struct rival_range_set){"", "", {RIVAL_FORCE, 6, 0, 1.5f, 0, 0, 0.02f}, 500, 0, 0, 0}, 2);
 }
 
-/* The rows of the potential's tiles: bins that no node of the tile reaches are not in the
- * list; all others are. */
-static void rows_are_those_within_reach(void **state)
+/* The rows of the potential's tiles: the list has all bins that a node of the tile reaches, and no others. */
+static void rows_have_the_bins_within_reach(void **state)
 {
     (void)state;
     const struct rival_sum of = {RIVAL_POTENTIAL, 52, 8, 3, 0, 0, 0};
@@ -141,7 +140,7 @@ static void rows_are_those_within_reach(void **state)
     assert_true(sphere.count < box.count);
 }
 
-/* The sets' statistics beside those of the thesis' tables. */
+/* The statistics of the sets, and those in the thesis' tables. */
 static void sets(void **state)
 {
     (void)state;
@@ -173,7 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(potential), cmocka_unit_test(blobs),
-        cmocka_unit_test(forces),    cmocka_unit_test(rows_are_those_within_reach),
+        cmocka_unit_test(forces),    cmocka_unit_test(rows_have_the_bins_within_reach),
         cmocka_unit_test(sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -383,7 +383,7 @@ static int port_open(int family, int type, int protocol)
     return fd >= 0 ? 0 : -1;
 }
 
-/* errno of a TCP connection to this port of the machine; 0: it is open. */
+/* errno of a TCP connection to this port of the machine; 0 if it is open. */
 static int connects(int port)
 {
     struct sockaddr_in there = {
@@ -417,7 +417,7 @@ static int act_works(void)
                                                                                                                 : 23;
 }
 
-/* `folder` holds scan and secret. */
+/* `folder` contains scan and secret. */
 static int act_sender(const char *folder)
 {
     enum { PORT = 1, MPTCP = 262 };
@@ -434,7 +434,7 @@ static int act_sender(const char *folder)
     /* No program, and no process. */
     if (execl("/bin/true", "true", (char *)NULL) == 0 || (!SANDBOX_SANITIZED && fork() >= 0))
         return 2;
-    /* No sockets but those of clients by UDP and TCP. */
+    /* No sockets other than those of UDP and TCP clients. */
     if (port_open(AF_UNIX, SOCK_STREAM, 0) == 0 || port_open(AF_NETLINK, SOCK_RAW, 0) == 0 ||
         port_open(AF_INET, SOCK_STREAM, MPTCP) == 0 || port_open(AF_INET, SOCK_RAW, IPPROTO_ICMP) == 0)
         return 3;
@@ -443,7 +443,7 @@ static int act_sender(const char *folder)
     if (fd < 0 || bind(fd, (struct sockaddr *)&here, sizeof here) == 0 || listen(fd, 1) == 0 ||
         sendto(fd, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&here, sizeof here) >= 0 || errno != ENOSYS)
         return 4;
-    /* No other process, and no more than its share. */
+    /* No access to another process, and no resources beyond its limits. */
     if (kill(getppid(), 0) == 0 || prlimit(getppid(), RLIMIT_CORE, NULL, &core) == 0 || unshare(CLONE_NEWUSER) == 0 ||
         getrlimit(RLIMIT_CORE, &core) != 0 || core.rlim_max != 0 || getrlimit(RLIMIT_NOFILE, &descriptors) != 0 ||
         descriptors.rlim_max > 64 || setrlimit(RLIMIT_NOFILE, &(struct rlimit){1024, 1024}) == 0)
@@ -470,11 +470,11 @@ static int act_sender_on_files(const char *folder)
         !forbidden("/etc", "passwd", O_RDONLY) || !forbidden("/usr", "bin", O_RDONLY | O_DIRECTORY) ||
         !forbidden("/", "home", O_RDONLY | O_DIRECTORY))
         return 2;
-    /* Port 1 is closed here: to connect is allowed, and refused by nobody but the host. */
+    /* Port 1 is closed: connecting is allowed, and only the host refuses it. */
     return abi < 4 || (connects(PORT) == ECONNREFUSED && connects(2) == EACCES) ? HELD : 3;
 }
 
-/* With a program: it alone is started, and stays in the sandbox. */
+/* With a program: only this one can be started, and it stays in the sandbox. */
 static int act_sender_with_program(const char *folder)
 {
     char secret[128], *const argv[] = {(char *)(uintptr_t) "cat", secret, NULL};

@@ -99,10 +99,10 @@ static void cancel_stops_a_job_and_kills_what_does_not_stop(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-/* Jobs without end: as each one's end is logged, in the scheduler's thread, the next one has ended already. */
+/* An endless series of jobs: when the scheduler's thread logs the end of one, the next has already ended. */
 static struct storm {
     struct fixture *f;
-    char canceled[JOB_ID]; /* the storm lasts until this job, of the other worker, is */
+    char canceled[JOB_ID]; /* jobs continue until this one, of the other worker, is canceled */
     int jobs;
     _Atomic bool over;
 } storm;
@@ -141,7 +141,7 @@ static bool storm_goes_on(int syslog, const struct log_about *about, const char 
     return true;
 }
 
-static void jobs_in_quick_succession_hold_up_no_cancellation(void **state)
+static void jobs_in_quick_succession_do_not_delay_a_cancel(void **state)
 {
     struct fixture *f = *state;
     const int64_t reserve = f->options.work_reserve;
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(success_without_an_image_is_a_failure),
         WITH_SCHEDULER(results_beyond_the_limit_are_a_fault_of_the_worker),
         WITH_SCHEDULER(cancel_stops_a_job_and_kills_what_does_not_stop),
-        WITH_SCHEDULER(jobs_in_quick_succession_hold_up_no_cancellation),
+        WITH_SCHEDULER(jobs_in_quick_succession_do_not_delay_a_cancel),
         WITH_SCHEDULER(a_job_over_its_time_is_stopped),
         WITH_SCHEDULER(jobs_running_at_a_stop_run_again),
         WITH_SCHEDULER(progress_is_seen_while_a_job_runs),

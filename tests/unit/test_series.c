@@ -88,8 +88,8 @@ static void test_each_image_gains_from_the_others(void **state)
     flat_free(&flat);
 }
 
-/* The windows of a series: every image is kept once, in order; each has its margin to both sides, but at the ends of
- * the series; and those that are complete before the end are the same as those of the whole. */
+/* The windows of a series: every image is kept once, in order; each has its margin on both sides, except at the ends of
+ * the series; and windows that are complete before the end are the same as those of the whole series. */
 static void test_windows(void **state)
 {
     (void)state;
@@ -120,8 +120,8 @@ static void test_windows(void **state)
     assert_int_equal(series_complete(100, 0), 0);
 }
 
-/* Windows of as many images as the series has, or more, are the whole; shorter ones err little more, and differ from
- * the whole by less than that errs. */
+/* Windows of at least as many images as the series has equal the whole; shorter ones have slightly larger errors, and
+ * differ from the whole by less than its error. */
 static void test_windows_are_near_the_whole(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void test_windows_are_near_the_whole(void **state)
     flat_free(&flat);
 }
 
-/* 1,024 times the data, 1,024 times the images; the same bits for any number of threads; zeros give zeros. */
+/* 1,024 times the data gives 1,024 times the images; the same bits for any number of threads; zeros give zeros. */
 static void test_scale_and_bits(void **state)
 {
     (void)state;

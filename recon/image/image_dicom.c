@@ -22,7 +22,7 @@ static void put_frame_kind(struct dicom *d, const struct dicom_series *m)
     dicom_text(d, DICOM_TAG(0x0008, 0x9209), "CS", "UNKNOWN");
 }
 
-/* Frames are indexed by coil (a stack each), place within it, and moment. */
+/* Frames are indexed by coil (a stack each), position within the stack, and moment. */
 static void put_dimensions(struct dicom *d, const struct dicom_series *m)
 {
     static const uint32_t pointers[] = {DICOM_TAG(0x0020, 0x9056), DICOM_TAG(0x0020, 0x9057),

@@ -1,5 +1,5 @@
-/* DICOM as any system reads it: MR Image Storage (PS3.3 A.4), a file for each slice, coil and moment, in one zip
- * archive. Marked DERIVED, as the Enhanced MR file is (image_dicom.c), and with the same study, values and places. */
+/* DICOM for any system: MR Image Storage (PS3.3 A.4), one file per slice, coil and moment, in one zip archive. Marked
+ * DERIVED, like the Enhanced MR file (image_dicom.c), with the same study, values and positions. */
 #include "recon/image/image_dicom_inner.h"
 #include "recon/image/zip_put.h"
 
@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A frame as an image of its own. */
+/* A frame as a separate image. */
 struct dicom_slice {
     uint32_t number; /* from 1 on, in the order of the frames */
     struct dicom_source from;
     char instance[65], series[65];
 };
 
-/* They follow from the images, as the Enhanced MR file's, of which they are made: for the same images the same. */
+/* UIDs are derived from those of the Enhanced MR file, which depend on the images: the same images have the same
+ * UIDs. */
 static void slice_uids(struct dicom_slice *slice, const struct dicom_series *m)
 {
     static const char what[] = "classic";
@@ -29,7 +30,7 @@ static void slice_uids(struct dicom_slice *slice, const struct dicom_series *m)
     dicom_hash_uid(&hash, slice->instance);
 }
 
-/* A number that the class asks for, empty where the header has none. */
+/* A number that the class requires; empty if the header does not have it. */
 static void put_asked(struct dicom *d, const struct dicom_series *m, uint32_t tag, const char *name)
 {
     if (!dicom_put_number(d, m, tag, name, 1))
@@ -76,7 +77,7 @@ static void put_image(struct dicom *d, const struct dicom_series *m, const struc
     dicom_numbers(d, DICOM_TAG(0x0020, 0x1041), &along, 1);
 }
 
-/* What a stored number means. The class has no slope for what is shown: windows are in stored numbers. */
+/* The meaning of a stored number. The class has no rescale slope for display, so windows are in stored numbers. */
 static void put_meaning(struct dicom *d, const struct dicom_series *m)
 {
     dicom_sequence(d, DICOM_TAG(0x0040, 0x9096));

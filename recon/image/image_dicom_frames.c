@@ -1,4 +1,4 @@
-/* The frames of DICOM images: their order, places, values and UIDs. */
+/* The frames of DICOM images: their order, positions, values and UIDs. */
 #include "recon/image/image_dicom_inner.h"
 
 #include "gridding/base/err.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Millimetres from a pixel, and a slice, to the next. */
+/* The steps in millimetres from one pixel to the next, and from one slice to the next. */
 void dicom_steps(const struct dicom_series *m, double step[3], double *thickness)
 {
     const struct image_series *s = m->series;
@@ -55,7 +55,7 @@ static double value_of(const struct image_series *s, const float *pixels, size_t
     return isfinite(value) ? value : 0;
 }
 
-/* One slope for all: with a slope for each slice or moment, the series would flicker. */
+/* One slope for all frames; with a slope for each slice or moment, the series would flicker. */
 static int values_range(struct dicom_series *m)
 {
     const struct image_series *s = m->series;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text of the header's first element of this name, found without a parser: only plain text is accepted. */
+/* The text of the header's first element of this name, found without an XML parser; only plain text is accepted. */
 static const char *header_text(const struct image_series *series, const char *name, char text[256])
 {
     const char *at = series->xml ? series->xml : "";
@@ -54,7 +54,7 @@ static void put_digits(struct dicom *d, const struct dicom_series *m, uint32_t t
     dicom_text(d, tag, vr, used == wanted ? digits : fallback);
 }
 
-/* A UID of the header if it is one, else one derived from the header. */
+/* A UID from the header if it is valid, otherwise one derived from the header. */
 void dicom_put_uid(struct dicom *d, const struct dicom_series *m, uint32_t tag, const char *name)
 {
     char text[256], made[65];
@@ -87,7 +87,7 @@ bool dicom_put_number(struct dicom *d, const struct dicom_series *m, uint32_t ta
 
 void dicom_put_study(struct dicom *d, const struct dicom_series *m, const struct dicom_object *object)
 {
-    static const char none[] = "19000101"; /* the attribute is mandatory, and there is no date */
+    static const char none[] = "19000101"; /* the attribute is mandatory, and the date is unknown */
     dicom_text(d, DICOM_TAG(0x0008, 0x0005), "CS", "ISO_IR 192");
     dicom_text(d, DICOM_TAG(0x0008, 0x0008), "CS", object->image_type);
     dicom_text(d, DICOM_TAG(0x0008, 0x0016), "UI", object->sop_class);

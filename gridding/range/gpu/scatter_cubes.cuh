@@ -1,11 +1,12 @@
-/* scatter_cubes.cuh: Gaussians cut to cubes, of one channel, to 3-D grids by tensor cores. The sum over points of a
- * tile of 16^3 nodes is a matrix product: rows are nodes along x, columns nodes along y and z, and what is summed over
- * are points; one factor is a point's weight along x times its value, the other the product of its weights along y and
- * z. Weights are halves, sums float32: a lone point errs by 4e-4 (l2), many by less.
+/* scatter_cubes.cuh: Gaussians cut to cubes, of one channel, to 3-D grids by tensor cores. The sums at a tile of 16^3
+ * nodes are a matrix product: rows are nodes along x, columns are nodes along y and z, and the inner dimension is
+ * points. One factor is a point's weight along x times its value, the other the product of its weights along y and z.
+ * Weights are in half precision, sums in float32: the error of a single point is 4e-4 (l2), that of many points is
+ * smaller.
  *
- * A block makes the weights of 128 points at a time, one axis of one point a thread; each of its four warps sums four
- * planes of the tile, and leaves out 16 points that follow each other if none reaches its planes. Whether a node lies
- * within reach is decided in double precision where float32 cannot tell. */
+ * A block computes the weights of 128 points at a time, with one thread per point and axis. Each of its four warps sums
+ * four planes of the tile, and skips batches of 16 consecutive points if none of them reaches its planes. If float32
+ * cannot decide whether a node is within reach, it is decided in double precision. */
 #ifndef MRIRECON_SCATTER_CUBES_CUH
 #define MRIRECON_SCATTER_CUBES_CUH
 
@@ -19,14 +20,16 @@ namespace
 enum {
     CUBE_WARPS = 4,
     CUBE_THREADS = 32 * CUBE_WARPS,
-    CUBE_SIDE = 16,                       /* of a tile */
-    CUBE_PLANES = CUBE_SIDE / CUBE_WARPS, /* of a warp */
-    CUBE_CAP = 192,                       /* points that a warp lists */
-    CUBE_CHUNK = 128,                     /* points whose weights are there at a time */
+    CUBE_SIDE = 16,                       /* side of a tile in nodes */
+    CUBE_PLANES = CUBE_SIDE / CUBE_WARPS, /* planes per warp */
+    CUBE_CAP = 192,                       /* capacity of a warp's list of points */
+    CUBE_CHUNK = 128,                     /* points whose weights are in shared memory at a time */
     CUBE_BATCH = 16,                      /* points of one matrix product */
-    CUBE_ROW = 40,                        /* halves of a point: along x, along y, and what keeps the banks apart */
-    CUBE_PAIR = 20,                       /* words of two points: along z */
-    /* Points after which sums go to the grid: the tensor cores' own truncate, by up to 2^-23 of the sum each time. */
+    CUBE_ROW = 40,                        /* half-precision values per point: along x, along y, and padding against bank
+                                           * conflicts */
+    CUBE_PAIR = 20,                       /* words per two points: along z */
+    /* Points after which sums are added to the grid: the tensor cores' accumulation truncates by up to 2^-23 of the sum
+     * each time. */
     CUBE_SUMMED = 2048
 };
 
@@ -34,12 +37,12 @@ struct cubes_memory {
     near_list<CUBE_WARPS, CUBE_CAP> list;
     alignas(16) __half flat[CUBE_CHUNK][CUBE_ROW];
     alignas(16) __half2 high[CUBE_CHUNK / 2][CUBE_PAIR];
-    uint16_t planes[CUBE_CHUNK]; /* that a point reaches: bit k */
+    uint16_t planes[CUBE_CHUNK]; /* planes that a point reaches: bit k */
 };
 
 /* ---- weights ---- */
 
-/* Which of 16 nodes along axis d lie within reach of a point, bit k; x: its place, from the first of them. */
+/* Which of 16 nodes along axis d are within reach of a point: bit k. x: its position relative to the first of them. */
 __device__ __noinline__ uint32_t exact_mask(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int d)
 {
     double at[3];
@@ -54,14 +57,15 @@ __device__ __noinline__ uint32_t exact_mask(const scatter_job &job, uint32_t til
 __device__ __forceinline__ uint32_t node_mask(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int d,
                                               float at, float reach)
 {
-    const float low = at - reach, high = at + reach; /* nodes between, without */
+    const float low = at - reach, high = at + reach; /* nodes between these, exclusive */
     if (fabsf(low - rintf(low)) < 1e-4f || fabsf(high - rintf(high)) < 1e-4f)
         return exact_mask(job, tile, point, rel, d);
     const int first = max((int)ceilf(fminf(low, 64.f)), 0), last = min((int)floorf(fmaxf(high, -64.f)), CUBE_SIDE - 1);
     return first > last ? 0 : (2u << last) - (1u << first);
 }
 
-/* Item `item` of a chunk: axis item % 3 of points item / 3 * 32 to .. + 31, a lane each; first: the chunk's. */
+/* Item `item` of a chunk: axis item % 3 of points item / 3 * 32 to .. + 31, one per lane. first: the chunk's first
+ * point. */
 __device__ __forceinline__ void make_weights(const scatter_job &job, cubes_memory &m, uint32_t tile, int item,
                                              int first, int all)
 {
@@ -77,7 +81,7 @@ __device__ __forceinline__ void make_weights(const scatter_job &job, cubes_memor
     const float unit = job.root_rate / scale * job.width[d], begin = -place * unit;
     const uint32_t within =
         there ? node_mask(job, tile, m.list.point[part][at], rel, d, place, job.reach * scale / job.width[d]) : 0;
-    /* A factor on a weight is a summand of its logarithm. */
+    /* Multiplying a weight by a factor adds to its logarithm. */
     const float factor = d == 0 ? log2f(fabsf(value) * job.relative[0]) : 0;
     const uint32_t sign = d == 0 && value < 0 ? 0x80008000u : 0;
     uint32_t words[CUBE_SIDE / 2];
@@ -104,7 +108,8 @@ __device__ __forceinline__ void make_weights(const scatter_job &job, cubes_memor
 
 /* ---- products ---- */
 
-/* Four matrices of 8 x 8 halves, transposed; a lane says where a row of 8 begins: lanes 0 to 7 the first's, and so on.
+/* Four matrices of 8 x 8 half-precision values, transposed. Each lane gives the address of a row of 8: lanes 0 to 7
+ * those of the first matrix, and so on.
  */
 __device__ __forceinline__ uint4 load_transposed(const __half *row)
 {
@@ -116,8 +121,8 @@ __device__ __forceinline__ uint4 load_transposed(const __half *row)
     return r;
 }
 
-/* D += A B, halves in, float32 sums. A: rows g and g + 8; D: rows g and g + 8, columns 2t and 2t + 1; B: column g; for
- * lane 4 g + t. */
+/* D += A B, half-precision inputs, float32 sums. Lane 4 g + t has rows g and g + 8 of A, column g of B, and columns 2t
+ * and 2t + 1 of rows g and g + 8 of D. */
 __device__ __forceinline__ void multiply_add(float (&d)[4], const uint4 &a, __half2 b0, __half2 b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -125,7 +130,7 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const uint4 &a, __ha
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(*(uint32_t *)&b0), "r"(*(uint32_t *)&b1));
 }
 
-/* A warp's sums: planes, halves along y, and what a lane has of 16 x 8 nodes. */
+/* A warp's sums: planes, halves along y, and a lane's share of 16 x 8 nodes. */
 struct cube_sums {
     float of[CUBE_PLANES][2][4];
 };
@@ -148,7 +153,7 @@ __device__ __forceinline__ void add_batch(const cubes_memory &m, int first, cube
                          __hmul2(*(const __half2 *)&y1[half], *(const __half2 *)&z1[k]));
 }
 
-/* The block's list is added to the warp's planes. */
+/* Add the block's list to the warp's planes. */
 __device__ __forceinline__ void add_cubes(const scatter_job &job, cubes_memory &m, uint32_t tile, cube_sums &sums,
                                           int *summed)
 {
@@ -175,7 +180,7 @@ __device__ __forceinline__ void add_cubes(const scatter_job &job, cubes_memory &
 
 /* ---- a block ---- */
 
-/* Sums to the grid, or (slot >= 0) to a slot, `again` if there are some already; they are 0 then. */
+/* Write sums to the grid, or (slot >= 0) to a slot, adding to it if `again`; then set them to 0. */
 __device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_work &work, const near_task &task,
                                           bool again, cube_sums &sums)
 {
@@ -194,7 +199,7 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_wor
     }
     const float strength = slot < 0 ? job.strength * job.relative[1] : job.relative[1];
     const bool adds = slot < 0 || again;
-    /* All nodes are read before the first is written: their loads wait side by side. */
+    /* All nodes are read before the first is written, so that the loads overlap. */
 #pragma unroll
     for (int pass = 0; pass < 2; pass++)
 #pragma unroll

@@ -1,7 +1,7 @@
-/* scatter_near_list.cuh: the points near a tile of a 3-D grid, as the quick sums to grids list them (scatter_nodes.cuh,
- * scatter_cubes.cuh). Positions are packed as fixed point numbers first: 16 bytes say where a point lies and how far it
- * reaches, and differences of positions are exact. Each warp looks at its share of the rows of bins near the tile, 32
- * candidates at a time, and fills its own part of the block's list; no warp waits for another while it does. */
+/* scatter_near_list.cuh: the list of points near a tile of a 3-D grid, used by the quick sums to grids
+ * (scatter_nodes.cuh, scatter_cubes.cuh). Positions are first packed as fixed-point numbers: 16 bytes contain a point's
+ * position and reach, and differences of positions are exact. Each warp searches its share of the rows of bins near the
+ * tile, 32 candidates at a time, and fills its own part of the block's list without waiting for other warps. */
 #ifndef MRIRECON_SCATTER_NEAR_LIST_CUH
 #define MRIRECON_SCATTER_NEAR_LIST_CUH
 
@@ -12,7 +12,7 @@ namespace
 
 /* ---- packed points ---- */
 
-/* sqrt(x), to 2^-22. */
+/* sqrt(x), with an error of 2^-22. */
 __device__ __forceinline__ float root_about(float x)
 {
     float y;
@@ -20,20 +20,21 @@ __device__ __forceinline__ float root_about(float x)
     return y;
 }
 
-/* The next whole number, of less than 2^22. */
+/* x rounded to the nearest integer; |x| below 2^22. */
 __device__ __forceinline__ float rounded(float x)
 {
     return (x + 12582912.f) - 12582912.f;
 }
 
-/* Sphere: whether a node may lie on the point's reach, as far as float32 can tell: then the sign of .w is set. The
- * reach's surface is followed along z, column by column of nodes: x, y and z from the node next to the point. */
+/* Sphere: whether a node may lie exactly on the point's reach, within float32's precision; then the sign of .w is set.
+ * The surface at the reach is followed along z, column by column of nodes. x, y and z are relative to the node next to
+ * the point. */
 __device__ bool is_doubtful(const float from[3], const float unit[3])
 {
-    const float shortest = 1 / sqrtf(fmaxf(fmaxf(unit[0], unit[1]), unit[2])); /* the reach, in nodes */
+    const float shortest = 1 / sqrtf(fmaxf(fmaxf(unit[0], unit[1]), unit[2])); /* the reach in nodes */
     const float error = 4e-6f * (1 + 4 / shortest);
     const int x = (int)(1 / sqrtf(unit[0])) + 1, y = (int)(1 / sqrtf(unit[1])) + 1;
-    if (1 / sqrtf(unit[2]) > 300) /* columns that touch the surface may be missed */
+    if (1 / sqrtf(unit[2]) > 300) /* columns that are tangent to the surface may be missed */
         return true;
     const float over = 1 / unit[2];
     for (int j = -y; j <= y; j++) {
@@ -51,7 +52,7 @@ __device__ bool is_doubtful(const float from[3], const float unit[3])
     return false;
 }
 
-/* Points of the bins' order; *largest: bits of the largest magnitude of a value. */
+/* Packs points in the order of the bins. *largest: bits of the largest magnitude of a value. */
 __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place, float *value, unsigned *largest)
 {
     const points_view &p = job.points;
@@ -81,23 +82,23 @@ __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place
 
 /* ---- a block's list ---- */
 
-/* 32 rows that a warp looks at: the candidates of the rows before each, and what leads from a candidate's number among
- * them to the point; the tile's first node as the row's image sees it. */
+/* 32 rows that a warp searches: the number of candidates in the rows before each, the offset from a candidate's number
+ * to its point, and the tile's first node relative to the row's image. */
 struct listed_rows {
     uint32_t before[32], shift[32];
     int low[3][32];
 };
 
-/* PARTS: warps, each with room for CAP points. What a warp keeps of its search is here, too: its registers are the
- * sums'. */
+/* PARTS: number of warps, each with room for CAP points. The state of a warp's search is here too, because the
+ * registers are needed for the sums. */
 template <int PARTS, int CAP> struct near_list {
-    int4 place[PARTS][CAP]; /* from the tile's first node; .w as packed */
+    int4 place[PARTS][CAP]; /* relative to the tile's first node; .w as packed */
     float value[PARTS][CAP];
     uint32_t point[PARTS][CAP];
     int held[PARTS];
-    int from[3], to[3]; /* bins near the tile, counted on through images */
+    int from[3], to[3]; /* bins near the tile, numbered continuously across images */
     listed_rows rows[PARTS];
-    unsigned long long skip[PARTS], left[PARTS]; /* candidates to be left out first, and then to be seen */
+    unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
 };
 
 __device__ __forceinline__ int image_in(int bin, int bins)
@@ -105,7 +106,8 @@ __device__ __forceinline__ int image_in(int bin, int bins)
     return bin >= 0 && bin < bins ? 0 : (int)image_of(bin, bins);
 }
 
-/* How far a row of bins lies from the tile along axis d, in nodes, at most; `bin` counted on through images. */
+/* The distance of a row of bins from the tile along axis d, in nodes, at most; `bin` is numbered continuously across
+ * images. */
 __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin, int low)
 {
     const points_view &p = job.points;
@@ -118,14 +120,14 @@ __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin,
     return fmaxf(0.f, fmaxf(above, below) - 0.01f * edge - 0.01f) * job.width[d];
 }
 
-/* A run of points, and the tile's first node as its image sees it. */
+/* A run of points, and the tile's first node relative to its image. */
 struct packed_row {
     uint32_t first, count;
     int low[3];
 };
 
-/* Row `row` of those near: bins from[d] to to[d], of `images` images along x. Of radial laws its ends are cut where
- * nothing reaches the tile. */
+/* Row `row` of those nearby: bins from[d] to to[d], in `images` images along x. For radial laws, bins at its ends that
+ * cannot reach the tile are cut off. */
 __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &job, const int *first_bin,
                                                            const int *last_bin, uint32_t images, const int low[3],
                                                            uint32_t row)
@@ -146,7 +148,7 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
         const float edge = 1 / (float)p.edge[0], high = sqrtf(rest) + 0.01f * (float)p.edge[0];
         const float a = (float)(low[0] * job.spacing[0]), b = (float)((low[0] + job.tile[0] - 1) * job.spacing[0]);
         const int cut_from = (int)floorf((a - high) * edge), cut_to = (int)floorf((b + high) * edge);
-        /* The outermost bins of an open axis hold what lies beyond. */
+        /* The outermost bins of an open axis also contain the points outside the grid. */
         const int least = p.box.periodic[0] || cut_from < p.bins[0] ? cut_from : p.bins[0] - 1,
                   most = p.box.periodic[0] || cut_to > 0 ? cut_to : 0;
         from = from > least ? from : least;
@@ -166,15 +168,15 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
     return r;
 }
 
-/* A packed place in nodes, to 2^-10 of one, less `middle`; not by the unit that converts numbers, which others wait
- * for.
+/* A packed position in nodes, less `middle`, with an error of 2^-10 nodes; avoids the conversion unit, which other
+ * instructions need.
  */
 __device__ __forceinline__ float place_about(const scatter_job &job, int x, float middle)
 {
     return fmaf(__int_as_float((x >> 9) + 0x4b400000) - 12582912.f, 512 * job.step, -middle);
 }
 
-/* Whether a point reaches a box of nodes, or nearly. */
+/* Whether a point reaches a box of nodes, or nearly reaches it. */
 __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4 &p, const float middle[3],
                                               const float half[3])
 {
@@ -186,20 +188,20 @@ __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4
                                            : fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
 }
 
-/* Half the side of `nodes` nodes, and what place_about() may err by. */
+/* Half the side of `nodes` nodes, plus the error of place_about(). */
 __device__ __forceinline__ float half_side(int nodes)
 {
     return 0.5f * (float)(nodes - 1) + 4e-3f;
 }
 
-/* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, a lane each. */
+/* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. */
 template <int PARTS, int CAP> struct near_scan {
     const scatter_job &job;
     near_list<PARTS, CAP> &list;
     uint32_t tile;
-    uint32_t pass;      /* passes of 32 rows begun */
-    uint32_t all, next; /* candidates of the pass; the next */
-    bool whole;         /* all are to be seen */
+    uint32_t pass;      /* passes of 32 rows that have begun */
+    uint32_t all, next; /* candidates of the pass; the next candidate */
+    bool whole;         /* all candidates are to be searched */
 
     __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP> &l, uint32_t t)
         : job(j), list(l), tile(t), pass(0), all(0), next(0), whole(true)
@@ -214,7 +216,7 @@ template <int PARTS, int CAP> struct near_scan {
         __syncthreads();
     }
 
-    /* The next 32 rows of the warp; false: there are none. */
+    /* Advance to the warp's next 32 rows; false if there are none. */
     __device__ __forceinline__ bool next_rows()
     {
         const int bins = job.points.bins[0];
@@ -249,7 +251,7 @@ template <int PARTS, int CAP> struct near_scan {
         return true;
     }
 
-    /* Only part `part` of `parts` of the warp's candidates. */
+    /* Restrict the search to part `part` of `parts` of the warp's candidates. */
     __device__ __forceinline__ void take_part(unsigned long long part, unsigned long long parts)
     {
         unsigned long long sum = 0;
@@ -268,7 +270,7 @@ template <int PARTS, int CAP> struct near_scan {
         all = next = 0;
     }
 
-    /* Up to 32 candidates from `next` on. */
+    /* Examine up to 32 candidates from `next` on. */
     __device__ __forceinline__ void look(uint32_t count, int &held)
     {
         const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, number = next + lane;
@@ -306,7 +308,8 @@ template <int PARTS, int CAP> struct near_scan {
         next += count;
     }
 
-    /* Of a part: how many of `count` candidates from `next` on are the next to be seen, those before passed over. */
+    /* For a part: how many of `count` candidates from `next` on are to be searched, after skipping those before the
+     * part. */
     __device__ __forceinline__ uint32_t of_part(uint32_t count)
     {
         const uint32_t part = threadIdx.x / 32;
@@ -323,7 +326,7 @@ template <int PARTS, int CAP> struct near_scan {
         return count;
     }
 
-    /* The warp's part of the list, as full as it gets; whether there may be more. */
+    /* Fill the warp's part of the list; returns whether there may be more candidates. */
     __device__ __forceinline__ bool fill()
     {
         int held = 0;
@@ -347,14 +350,15 @@ template <int PARTS, int CAP> struct near_scan {
     }
 };
 
-/* The image of the box that an entry of the list is of: axis d of `rel`, its place from the tile's first node. */
+/* The image of the box that a list entry belongs to, along axis d; `rel` is its position relative to the tile's first
+ * node. */
 __device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
 {
     const long long whole = (long long)rel + ((long long)low << job.bits) - place;
     return (int)(whole / ((long long)job.points.box.cells[d] << job.bits));
 }
 
-/* A listed point in double precision: nodes from the tile's first. */
+/* The position of a listed point in double precision, in nodes relative to the tile's first. */
 __device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
                                             double at[3])
 {

@@ -1,6 +1,7 @@
 /* scatter_nodes.cuh: quick sums of points to 3-D grids: t^2 / r, and Gaussians cut to spheres, of one channel. A block
- * sums a tile from its list of the points near (scatter_near_list.cuh); each warp takes from it, 32 at a time, what
- * reaches its own nodes, puts down what these share along each axis, and adds it to DEEP nodes a lane. */
+ * sums a tile from its list of nearby points (scatter_near_list.cuh). Each warp takes from the list, 32 at a time, the
+ * points that reach its own nodes, stores the terms that nodes share along each axis in shared memory, and adds the
+ * points to DEEP nodes per lane. */
 #ifndef MRIRECON_SCATTER_NODES_CUH
 #define MRIRECON_SCATTER_NODES_CUH
 
@@ -14,22 +15,22 @@ enum {
     NODES_CAP = 96,
     NODES_FLOATS = 20,
     SIDE = 8
-}; /* floats of a point put down: 5 16-byte words, which fill the banks */
+}; /* floats per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
 
 struct nodes_memory {
     near_list<WARPS, NODES_CAP> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
     float square[WARPS][32];
-    uint16_t taken[WARPS][64]; /* places in the list */
+    uint16_t taken[WARPS][64]; /* indices of list entries */
 };
 
-/* What a warp sums: its first node, from the tile's, and a lane's nodes. */
+/* The sums of a warp: its first node relative to the tile's, and a lane's nodes. */
 struct nodes_sum {
     int low[3];
     float sum[DEEP];
 };
 
-/* An entry of the list, taken by the lane. */
+/* The list entry that a lane has taken. */
 struct taken_point {
     int4 place;
     float value;
@@ -43,7 +44,7 @@ __device__ __forceinline__ struct taken_point taken_entry(const nodes_memory &m,
     return t;
 }
 
-/* Along one axis: u2 at nodes low to low + COUNT, of a point at x in fixed point. Returns the least. */
+/* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */
 template <int COUNT>
 __device__ __forceinline__ float packed_squares(const scatter_job &job, int x, int low, float unit, float u2[COUNT])
 {
@@ -57,14 +58,15 @@ __device__ __forceinline__ void put_four(float *to, int place, float a, float b,
     *(float4 *)(to + 4 * place) = make_float4(a, b, c, d);
 }
 
-/* Points are put down by classes: those of each class end there. */
+/* Stored points are grouped by class; `end` is where those of each class end. */
 enum { CLASSES = 7, CLASS_NONE = CLASSES };
 
 struct class_ends {
     int end[CLASSES];
 };
 
-/* Where a lane's point goes, of class `own`, the first of COUNT classes being the first. Called by all lanes. */
+/* The index at which to store a lane's point of class `own`, if points are grouped by COUNT classes. Called by all
+ * lanes. */
 template <int COUNT> __device__ __forceinline__ int class_places(int own, struct class_ends &ends)
 {
     const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
@@ -80,9 +82,9 @@ template <int COUNT> __device__ __forceinline__ int class_places(int own, struct
 
 /* ---- t^2 / r ---- */
 
-/* Points are put down by the sign of their values, and by which nodes of a lane they reach: all, the lower half or the
- * upper. u2 is divided by the value's square, so that 1 / sqrt(u2) has the value in it; the last are those for which
- * that will not do. */
+/* Points are grouped by the sign of their values and by the nodes of a lane that they reach: all, the lower half or the
+ * upper. u2 is divided by the value's square, so that 1 / sqrt(u2) includes the value; the last class is for points
+ * where this is not possible. */
 enum { CLASS_PLAIN = CLASSES - 1 };
 
 __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory &m, const taken_point &t,
@@ -112,7 +114,7 @@ __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job,
     const int place = class_places<CLASSES>(own, ends);
     if (own != CLASS_NONE) {
         float *r = m.record[warp][place];
-        const float plain = own == CLASS_PLAIN && scaled ? square : 1; /* on a node: u2 as it is */
+        const float plain = own == CLASS_PLAIN && scaled ? square : 1; /* on a node: u2 unchanged */
         put_four(r, 0, deep[0] * plain, deep[1] * plain, deep[2] * plain, deep[3] * plain);
         put_four(r, 1, deep[4] * plain, deep[5] * plain, deep[6] * plain, deep[7] * plain);
         put_four(r, 2, side[0] * plain, side[1] * plain, side[2] * plain, side[3] * plain);
@@ -123,7 +125,7 @@ __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job,
     return ends;
 }
 
-/* t^2 / sqrt(u2) at nodes FROM to TO (without) of points whose record has u2 / value^2. */
+/* t^2 / sqrt(u2) at nodes FROM to TO (exclusive) for points whose record contains u2 / value^2. */
 template <bool NEGATIVE, int FROM, int TO>
 __device__ __forceinline__ void add_coulomb(const float (*record)[NODES_FLOATS], const float *square, int from, int to,
                                             float sum[DEEP])
@@ -145,7 +147,7 @@ __device__ __forceinline__ void add_coulomb(const float (*record)[NODES_FLOATS],
     }
 }
 
-/* The same of points that lie on a node, or whose value's square float32 does not hold. */
+/* The same for points that lie on a node, or whose squared value overflows or underflows float32. */
 __device__ __noinline__ float coulomb_plain(float u2, float value)
 {
     const float t = __saturatef(1 - u2);
@@ -177,7 +179,7 @@ __device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memor
 
 /* ---- Gaussians cut to spheres ---- */
 
-/* Which of a lane's nodes lie within a doubtful point's reach: bit k, in double precision where float32 cannot tell. */
+/* Which of a lane's nodes are within a doubtful point's reach: bit k, in double precision if float32 cannot tell. */
 __device__ __noinline__ uint32_t settled(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int x, int y,
                                          int z)
 {
@@ -197,9 +199,9 @@ __device__ __noinline__ uint32_t settled(const scatter_job &job, uint32_t tile, 
     return within;
 }
 
-/* A point put down: its place along x and y and one node's step there, so that the rate times u2 is a square; the same
- * along z at the lane's nodes, and the weights there times the value. Points are put down by which nodes of a lane they
- * reach: all, the lower half or the upper; doubtful ones are the last. */
+/* Store a point: its position along x and y and the step to the next node, scaled so that the rate times u2 is a
+ * square; the same along z at the lane's nodes, and the weights there times the value. Points are grouped by the nodes
+ * of a lane that they reach: all, the lower half or the upper; doubtful points come last. */
 __device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job, nodes_memory &m, const taken_point &t,
                                                           bool some, const int low[3])
 {
@@ -236,7 +238,7 @@ __device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job
     return ends;
 }
 
-/* A point to nodes FROM to TO (without) of the lane. */
+/* Add a point to nodes FROM to TO (exclusive) of the lane. */
 template <int FROM, int TO>
 __device__ __forceinline__ void add_gaussian(const scatter_job &job, const float4 *r, float sum[DEEP])
 {
@@ -264,7 +266,7 @@ __device__ __forceinline__ void add_gaussians_from(const scatter_job &job, const
         add_gaussian<FROM, TO>(job, (const float4 *)record[i], sum);
 }
 
-/* A doubtful point, entry `entry` of the list. */
+/* Add a doubtful point, entry `entry` of the list. */
 __device__ __forceinline__ void add_doubtful(const scatter_job &job, const nodes_memory &m, uint32_t tile,
                                              const float4 *r, int entry, nodes_sum &nodes)
 {
@@ -321,7 +323,7 @@ __device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory &
         add_gaussians(job, m, tile, count, nodes);
 }
 
-/* The block's list is added to the warp's nodes. */
+/* Add the block's list to the warp's nodes. */
 template <int WAY>
 __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory &m, uint32_t tile, nodes_sum &nodes)
 {
@@ -354,7 +356,8 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
     }
 }
 
-/* A task of a launch, or a tile that is not cut; false: nothing to do. part, parts: the share of its points. */
+/* A task of a launch, or a tile that is not divided; returns false if there is nothing to do. part, parts: the share of
+ * its points. */
 struct near_task {
     uint32_t tile;
     int slot;
@@ -379,7 +382,7 @@ __device__ __forceinline__ bool near_task_of(const sums_work &work, struct near_
     return near > 0 && near <= work.depth;
 }
 
-/* Sums to the grid, or (slot >= 0) to a slot. */
+/* Write sums to the grid, or (slot >= 0) to a slot. */
 __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_work &work, const near_task &task,
                                           const nodes_sum &nodes)
 {
@@ -399,7 +402,7 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
         deep = min((int)DEEP, cells[2] - tile[2] - nodes.low[2]);
         to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
     }
-    float before[DEEP]; /* all are read before the first is written: their loads wait side by side */
+    float before[DEEP]; /* all are read before the first is written, so that the loads overlap */
 #pragma unroll
     for (int k = 0; k < DEEP; k++)
         before[k] = slot < 0 && k < deep ? to[k * plane] : 0;

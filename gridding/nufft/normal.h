@@ -24,8 +24,8 @@ extern "C" {
 
 struct normal;
 
-/* Called in the caller's thread from time to time while an operator is made, which takes seconds of a large image: a
- * code other than 0 ends that, which fails with it. Where it is a parameter, it may be NULL. */
+/* Called in the caller's thread from time to time while an operator is created, which takes seconds for a large image.
+ * A code other than 0 cancels the creation, which fails with that code. As a parameter it may be NULL. */
 struct normal_ask {
     int (*ask)(void *context);
     void *context;
@@ -72,8 +72,8 @@ int normal_scale(struct normal *normal, float by);
 /* The same operator on another device of the same kind. Fails as these, and as nufft_create(). */
 int normal_copy(struct normal **out, struct dev *dev, struct normal *of);
 
-/* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. A GPU
- * may still be at work on return; what is asked of it next comes after. Fails with ERR_DEVICE. */
+/* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. A GPU may still compute on
+ * return; later work of the device is ordered after it. Fails with ERR_DEVICE. */
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result);
 
 #ifdef __cplusplus

@@ -62,7 +62,7 @@ struct nufft_bins {
     uint32_t *order; /* [samples]: sorted index -> the caller's */
 };
 
-/* Adjoints in parts (nufft_parts.h), where a leaf has more for them than to keep the samples. */
+/* Adjoints in parts (nufft_parts.h), if a leaf does more for them than keep the samples. */
 struct parts_leaf {
     int (*create)(void **parts, void *state, int batch, int count, const size_t *first, const float *k,
                   const float *weights);

@@ -1,5 +1,5 @@
-/* law.h: what a point gives to what lies at a distance r from it: a law of limited range, stated as one plain function
- * in double precision and evaluated as one polynomial in float32. What sums.h sums by.
+/* law.h: a point's contribution to what lies at a distance r from it: a law of limited range, stated as a plain
+ * function in double precision and evaluated as a polynomial in float32. sums.h sums by these laws.
  *
  * t = 1 - (r / reach)^2 falls from 1 at the point to 0 at the reach. Even functions of r, as all laws in use are, are
  * smooth functions of t: Kaiser-Bessel I0(beta sqrt(t)) / I0(beta), a Gaussian exp(-a (1 - t)), a cut-off t^2. So is
@@ -19,7 +19,7 @@ enum range_form {
     RANGE_SEPARABLE, /* the product of p(1 - (x / reach)^2) over the axes */
     RANGE_RADIAL,    /* p(t) */
     RANGE_INVERSE,   /* p(t) / (r^2 + soft^2)^(power / 2); 0 at r < least and at r = soft = 0 */
-    RANGE_SHORT /* 1 / (r^2 + soft^2)^(power / 2) - p(t), likewise: what a split leaves whose long-range part is p */
+    RANGE_SHORT /* 1 / (r^2 + soft^2)^(power / 2) - p(t), likewise: a split's short-range part; p: the long-range one */
 };
 
 struct range_law_params {
@@ -27,13 +27,13 @@ struct range_law_params {
     double reach; /* > 0; here and below, lengths in one unit with those of the points */
     double least; /* of the last two forms, as what follows: >= 0 */
     double soft;  /* >= 0 */
-    int power;    /* 1 (potentials), or 3 (what a force is, times the vector to the source) */
+    int power;    /* 1 (potentials), or 3 (forces, times the vector to the source) */
     double error; /* that p may have, relative to the function's largest value on [0, 1] */
     /* > 0, of the last two forms, with least = soft = 0: below this distance 1 / r^power is that of a mass smoothed by
      * the cubic spline of this radius (J.J. Monaghan, J.C. Lattanzio, Astron. Astrophys. 149, 135, 1985), finite at r =
      * 0, too. */
     double spline;
-    /* What sums to a grid may err by, in l2, relative to the sums of the terms' magnitudes; 0: as float32 rounds. From
+    /* The allowed l2 error of sums to a grid, relative to the sums of the terms' magnitudes; 0: float32 rounding. From
      * 5e-4 on a GPU may sum a Gaussian cut to cubes (RANGE_SEPARABLE) by tensor cores. On which side of the reach a
      * node lies does not depend on it. */
     double tolerance;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Install, run, upgrade, remove and purge the Debian package that `make deb` made, in a root of its own that systemd boots
-# (make check-deb, as root): the service is what the installed unit starts, with all that the unit forbids. Prints TAP. The
-# root (about 400 MB with the package's dependencies) is made by debootstrap and removed at the end. Set MRIRECON_BIN to the
-# binaries' folder, beside whose parent the package lies. time limit: 1200 s
+# Install, run, upgrade, remove and purge the Debian package that `make deb` made, in a separate root that systemd boots
+# (make check-deb, as root): the installed unit starts the service, with all restrictions of the unit. Prints TAP. The
+# root (about 400 MB with the dependencies) is made by debootstrap and removed at the end. Set MRIRECON_BIN to the
+# binaries' folder; the package lies beside its parent. time limit: 1200 s
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$(dirname "${MRIRECON_BIN:-build/bin}")
@@ -30,14 +30,14 @@ halt() {
 finish() {
     halt
     mountpoint -q "$root/proc" && umount "$root/proc"
-    # Should anything of the machine still be mounted there, it is not ours to remove.
+    # If a file system of the host is still mounted there, it must not be removed.
     rm -rf --one-file-system "$root"
 }
 trap finish EXIT
 bail() { echo "Bail out! $*"; exit 1; }
 
-# systemd in a container with a network of its own, which has nothing but loopback. Workers need the calls of landlock,
-# which nspawn 252 refuses by itself.
+# systemd in a container with its own network, which has only loopback. Workers need landlock's system calls, which
+# nspawn 252 refuses by default.
 boot() {
     systemd-nspawn --quiet --boot --directory="$root" --private-network --register=no --keep-unit --console=pipe \
         --system-call-filter='landlock_create_ruleset landlock_add_rule landlock_restrict_self' >"$root.console" 2>&1 </dev/null &
@@ -58,7 +58,7 @@ ready() { # the status of /readyz, once it is 200, or after a minute
     done
     echo "$status"
 }
-# The web page: each file of the package is served, as it was installed, with the ETag of these bytes.
+# The web page: each file of the package is served as installed, with the ETag of its bytes.
 page_served() {
     local files file name etag said
     files=$(in_root dpkg-query --listfiles mrirecond | grep '^/usr/share/mrirecond/web/.*\.[a-z]*$' | grep -v '\.\(br\|gz\)$')
@@ -93,7 +93,7 @@ debootstrap --variant=minbase --include=systemd-sysv,curl "$(. /etc/os-release &
 rm -f "$root.log"
 mount -t proc proc "$root/proc" || bail "cannot mount into $root"
 cp "$package" "$root/root/"
-# What make was told, as CUDA=0, holds here; its jobs it shares with those whom it starts itself.
+# Settings of make, such as CUDA=0, apply here too; its job server is only for the programs that it starts itself.
 MAKEFLAGS=$(sed -E 's/ ?-j[0-9]*//; s/ ?--jobserver-[a-z]+=[^ ]*//' <<<"${MAKEFLAGS-}")
 export MAKEFLAGS
 systemd/debian/build "$build" "$version" 2 >/dev/null && cp "$build/mrirecond_$version-2_$arch.deb" "$root/root/" || bail "no second revision"

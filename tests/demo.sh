@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs one job of a kind (KIND, default recon) from its input, sent by curl, to a picture of its result.
-#   tests/demo.sh BUILD [FILE]     BUILD: folder of the build; FILE: an input of the kind; without it one is simulated.
-# Leaves demo.png (and the simulated file) in the current folder. The kind's folder says what is simulated and submitted:
-# recon/*/demo beside NAME_kind.c.
+#   tests/demo.sh BUILD [FILE]     BUILD: folder of the build; FILE: an input of the kind; by default one is simulated.
+# Leaves demo.png (and the simulated file) in the current folder. What is simulated and submitted is
+# in the kind's folder: recon/*/demo beside NAME_kind.c.
 set -euo pipefail
 
 bin=${1:?usage: tests/demo.sh BUILD [FILE]}/bin

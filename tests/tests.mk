@@ -6,12 +6,12 @@ FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/fau
 E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
 	device clock page limits operator stop)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
-# Of these, sanitizers would see nothing that they do not see of the others: documents' commands are those of the
-# tests of client and daemon. The library that durable preloads has to come before theirs.
+# Sanitizers would find nothing in these that they do not find in the others: the documents' commands are also those
+# of the tests of client and daemon. The library that durable preloads has to come before the sanitizers'.
 E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,completion curl demo durable man page plots readme runner tutorial)
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
-# What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
+# The thesis' experiments, on the CPU, and on the GPU if there is nvcc.
 RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
 RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*.cu))
 
@@ -19,8 +19,8 @@ RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti $(if $(filter 1,$(SAN)),-O2)
 
 $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
-# mrirecon-gpu.so takes functions of the program that loads it. The linker leaves out those that the program itself does
-# not call, unless it is told; tests/check_includes checks that no program lacks any.
+# mrirecon-gpu.so calls functions of the program that loads it. The linker omits those that the program itself does not
+# call, unless told otherwise; tests/check_includes checks that no program lacks any.
 GPU_HOST := -Wl,-u,overflow_choose
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) \
@@ -60,8 +60,8 @@ unit: $(UNIT) $(KINDS)
 ## make bench           build the benchmarks into build/bench
 bench: $(BENCH) $(if $(GPU),$(addprefix $(BUILD)/bench/,mrirecond-bench bench_fft)) all
 
-# Without a GPU nothing can run what nvcc makes. Whether it compiles and links shows for one architecture and without
-# the optimizations that take two thirds of the time. What has been built for all architectures stays.
+# Without a GPU the output of nvcc cannot run. One architecture, without the optimizations that take two thirds of the
+# time, shows whether it compiles and links. Builds for all architectures are kept.
 GPU_DEVICE ?= $(wildcard /dev/nvidia0)
 all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 nvcc_quick  = -O1 $(if $(findstring --Ofast-compile,$(shell $(NVCC) --help)),--Ofast-compile=max)
@@ -84,7 +84,7 @@ check: deps
 	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))
 CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) \
 	$(wildcard tests/fuzz/test_*)
-# What the daemon works with: Prometheus asks it for its metrics, and a PACS takes its images.
+# Programs that the daemon works with: Prometheus reads its metrics, and a PACS takes its images.
 SERVICES := $(BUILD)/prometheus/usr/bin/prometheus $(BUILD)/orthanc/usr/sbin/Orthanc
 $(BUILD)/prometheus/%:
 	@scripts/unpack $(BUILD)/prometheus prometheus
@@ -95,8 +95,8 @@ check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \
 	  tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
 	$(BUILD)/bench/mrirecond-bench --sets tiny,cutcp-tiny,blob-tiny,nbody-tiny --runs 1 >/dev/null
-# Preloaded into a daemon whose disk loses its power or fails, or whose clock jumps; loaded by a worker whose GPU fails:
-# no sanitizer of their own.
+# Preloaded into a daemon to simulate a power cut, a failing disk or a clock that jumps, or loaded by a worker as a GPU
+# that fails; built without sanitizers.
 $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile
 	@mkdir -p $(@D)
 	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl

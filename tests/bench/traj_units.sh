@@ -1,6 +1,7 @@
 #!/bin/bash
 # How trajectories' units are read, over tests/unit/test_traj_units.c's table of protocols: traj_units.sh [REVISION].
-# With REVISION (one whose traj_unit_find() gives no warnings, as c725a45) its code is asked instead; nothing is asserted then.
+# With REVISION (one whose traj_unit_find() gives no warnings, such as c725a45) its code is used instead, without
+# assertions.
 set -eu
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d)

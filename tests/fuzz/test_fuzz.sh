@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the kept inputs of each fuzz target, and fuzzes it for FUZZ_SECONDS (4) more: FUZZ_BIN is the folder of the targets
-# (build/fuzz). Speaks TAP. For long: tests/fuzz/hour.
+# Runs the corpus of each fuzz target, then fuzzes it for FUZZ_SECONDS (4). FUZZ_BIN: folder of targets (build/fuzz).
+# Prints TAP. For long runs: tests/fuzz/hour.
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 set -- tests/fuzz/fuzz_*.c

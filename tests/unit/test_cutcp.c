@@ -1,6 +1,6 @@
 /* Kind cutcp (recon/cutcp/), from a file through the codec to the volume, against sums in double precision: unequal
- * charges, uneven places, edges, periodic faces, charges exactly on the cutoff or a lattice point, spacings that divide
- * nothing; and against a third party's lattice of a water box. */
+ * charges, uneven positions, edges, periodic faces, charges exactly on the cutoff or a lattice point, spacings that do
+ * not divide the box; and against a third party's lattice of a water box. */
 #include "tests/unit/cutcp_fixture.h"
 
 /* ---- tests ---- */
@@ -31,7 +31,8 @@ static void test_every_spacing(void **state)
     charges_free(&c);
 }
 
-/* Charges on lattice points, on the cutoff from others, on the exclusion from others, on the edge: places are exact. */
+/* Charges on lattice points, and charges exactly a cutoff or an exclusion radius from others or on the edge; all
+ * positions are exact in binary. */
 static void test_exact_distances(void **state)
 {
     (void)state;
@@ -56,7 +57,7 @@ static void test_exact_distances(void **state)
     charges_free(&c);
 }
 
-/* Boxes larger and smaller than the cutoff; atoms outside of it are images of those inside. */
+/* Boxes larger and smaller than the cutoff; atoms outside the box are images of atoms inside. */
 static void test_periodic(void **state)
 {
     (void)state;
@@ -72,7 +73,7 @@ static void test_periodic(void **state)
     charges_free(&c);
 }
 
-/* 400,000 charges: all but one in one bin, and one alone in a wide lattice, out of reach of the others. */
+/* 400,000 charges: all but one in a single bin, the last alone in a wide lattice, out of reach of the others. */
 static void test_dense(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void test_frames_and_units(void **state)
     for (size_t i = 0; i < nodes; i++) {
         const double sum = (double)v->data[i] + (double)v->data[nodes + i] + (double)v->data[2 * nodes + i];
         assert_true(fabs((double)m->data[i] - sum / 3) <= FLT_EPSILON * fabs(sum / 3));
-        /* Each of about 60 charges is rounded anew in the other unit. */
+        /* Each sum of about 60 charges is rounded again in the other unit. */
         assert_true(fabs((double)w->data[i] - 560.47254 * (double)v->data[i]) <= 560.5 * 60 * 2 * (double)FLT_EPSILON);
     }
     job_outcome_free(&each.outcome);
@@ -137,8 +138,8 @@ static void test_frames_and_units(void **state)
     charges_free(&c);
 }
 
-/* Progress never falls, and a listener that asks for it ends the sum in its middle. With one thread, the number of
- * calls does not depend on scheduling. */
+/* Progress never falls, and a listener can cancel the sum half way. With one thread, the number of calls does not
+ * depend on scheduling. */
 struct watcher {
     double fraction, stop;
     int told;
@@ -225,7 +226,7 @@ static void test_water_box(void **state)
     }
     for (size_t i = 0; i < (size_t)SIDE * SIDE * SIDE; i++)
         all += fabs((double)v->data[i]);
-    /* The reference's sum is a float32's. */
+    /* The reference's sum was accumulated in float32. */
     assert_true(fabs(all / (double)sum - 1) < 1e-5);
     job_outcome_free(&run.outcome);
     fclose(reference);

@@ -18,8 +18,8 @@ enum { ONE_OF = 16 /* calls */, LATE_OF = 8 /* pauses */, LATE_TIMES = 16 };
 
 static _Atomic uint64_t calls;
 static long longest;       /* ns; 0: no pause */
-static int no_thread;      /* 0: all can be started */
-static uintptr_t from, to; /* where the program's own code lies */
+static int no_thread;      /* 0: every thread can be started */
+static uintptr_t from, to; /* address range of the program's own code */
 
 static int program_find(struct dl_phdr_info *object, size_t size, void *context)
 {
@@ -42,7 +42,7 @@ __attribute__((constructor)) static void jitter_init(void)
     no_thread = meant && number ? atoi(number) : 0;
 }
 
-/* splitmix64 of the number of the call. */
+/* splitmix64 of the call's number. */
 static uint64_t dice(void)
 {
     uint64_t z = (++calls + (uint64_t)pthread_self()) * 0x9e3779b97f4a7c15u;
@@ -51,7 +51,7 @@ static uint64_t dice(void)
     return z ^ (z >> 31);
 }
 
-/* Pause, perhaps, if the program itself made the call: libraries take locks by the thousand. */
+/* Pause at random if the program itself made the call: libraries take thousands of locks. */
 static void jitter(const void *caller)
 {
     const int error = errno;

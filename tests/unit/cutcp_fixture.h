@@ -44,7 +44,7 @@ static inline void charges_free(struct charges *c)
     free(c->q);
 }
 
-/* In a box, half of them in a corner of it; charges of both signs, some 0. */
+/* Random charges in a box, half of them in one corner; both signs, some 0. */
 static inline struct charges charges_random(size_t frames, size_t count, double length, uint64_t seed)
 {
     struct charges c = charges_create(frames, count);
@@ -152,12 +152,12 @@ struct oracle {
 };
 
 struct exact {
-    double value, most; /* most: float32's possible error */
+    double value, most; /* most: bound of the float32 error */
     bool excluded;
 };
 
-/* One charge at distance r. float32's error: some roundings of 1 / r and of the polynomial; one rounding of the
- * coordinate (`length` at most), times the slope, at most 3 / r^2. */
+/* Add one charge at distance r. float32's error: a few roundings of 1 / r and of the polynomial, plus one rounding of
+ * the coordinate (at most `length`) times the slope, at most 3 / r^2. */
 static inline void add_charge(struct exact *e, const struct oracle *o, double q, double r2, double length)
 {
     if (r2 > 1.001 * o->cutoff * o->cutoff)

@@ -3,9 +3,10 @@
 #include "recon/cutcp/cutcp_split.h"
 #include "tests/unit/cutcp_fixture.h"
 
-enum { POINTS = 150 }; /* of a lattice, compared with the oracle */
+enum { POINTS = 150 }; /* points of a lattice that are compared with the oracle */
 
-/* Water at the density of 1 g/cm^3, molecules turned at random: neutral, with charges of both signs close together. */
+/* Water at a density of 1 g/cm^3, with randomly rotated molecules: neutral, with charges of both signs close
+ * together. */
 static struct charges water_make(size_t side, uint64_t seed)
 {
     static const double bond = 0.957, spacing = 3.1, charge[3] = {-0.834, 0.417, 0.417};
@@ -25,7 +26,7 @@ static struct charges water_make(size_t side, uint64_t seed)
     return c;
 }
 
-/* Of one sign, at random. */
+/* Random charges of one sign. */
 static struct charges ions_make(size_t count, double length, uint64_t seed)
 {
     struct charges c = charges_create(1, count);
@@ -47,7 +48,7 @@ static const char *decision_of(const struct run *run, const char *what, const ch
     return "";
 }
 
-/* The root mean square of the differences at some points. Excluded points are 0. */
+/* The root mean square of the differences at some points, without excluded ones, which are 0. */
 static double error_of(const struct run *run, const struct oracle *o, const struct charges *c)
 {
     const struct volume *v = run->volume;
@@ -72,7 +73,7 @@ static double error_of(const struct run *run, const struct oracle *o, const stru
     return sqrt(squares / (double)count);
 }
 
-/* A job at each tolerance, which keeps it; the reported error is that found here, by other points. */
+/* Each tolerance must be met by its job; the reported error agrees with that measured here at other points. */
 static void tolerances_try(const struct charges *c, const char *query, const struct oracle *o)
 {
     static const double tolerances[] = {1e-2, 1e-3, 1e-4, 1e-5};
@@ -102,7 +103,7 @@ static void test_water(void **state)
     charges_free(&c);
 }
 
-/* Of unequal sides, one shorter than the cutoff; spacings that differ between axes. */
+/* Boxes with unequal sides, one shorter than the cutoff, and different spacings along the axes. */
 static void test_periodic_ions(void **state)
 {
     (void)state;
@@ -120,8 +121,8 @@ static bool volumes_same(const struct volume *a, const struct volume *b)
     return memcmp(a->size, b->size, sizeof a->size) == 0 && memcmp(a->data, b->data, nodes * sizeof *a->data) == 0;
 }
 
-/* Charges in one spot add up in phase, which the expected error does not foresee: the measured one exceeds the
- * tolerance, and the direct sum's bits are given, with progress that does not fall. */
+/* Charges in one spot add up in phase, which the estimated error does not include. The measured error exceeds the
+ * tolerance, so the direct sum is used, with its bits, and progress does not fall. */
 static int never_falls(void *context, const struct step_progress *now)
 {
     double *before = context;
@@ -156,7 +157,7 @@ static void test_crowd(void **state)
     charges_free(&c);
 }
 
-/* Where the split is of no use, the bits are those without a tolerance. */
+/* If the split has no advantage, the bits are those without a tolerance. */
 static void test_direct(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void test_direct(void **state)
     charges_free(&c);
 }
 
-/* Any number of threads gives the same bits; kT/e only scales; a mean is that of the frames. */
+/* Any number of threads gives the same bits; kT/e only scales the result; a mean is that of the frames. */
 static void test_same_bits_and_units(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static void test_same_bits_and_units(void **state)
     charges_free(&c);
 }
 
-/* Canceled while the mesh is filtered, and while the near part is summed. */
+/* Cancel while the mesh is filtered, and while the near part is summed. */
 static int stop_at(void *context, const struct step_progress *now)
 {
     return now->fraction >= *(const double *)context;

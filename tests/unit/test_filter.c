@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Even, of no symmetry between axes. */
+/* An even function without symmetry between axes. */
 static double factor_of(const int wave[3])
 {
     return 1 / (1 + 0.1 * wave[0] * wave[0] + 0.2 * wave[1] * wave[1] + 0.3 * wave[2] * wave[2] +
@@ -34,7 +34,7 @@ static double complex turn(int wave, int place, int n, int sign)
     return cexp(sign * 2 * M_PI * I * wave * place / n);
 }
 
-/* The transform of the field at every wave below half of its nodes, as [z][y][x] of `from`. */
+/* The transform of the field for every wave below half the number of nodes, as [z][y][x] of `from`. */
 static double complex *waves_of(const int n[3], const float *field)
 {
     double complex *waves = allocate((size_t)n[0] * (size_t)n[1] * (size_t)n[2], sizeof *waves);

@@ -1,16 +1,17 @@
 #!/usr/bin/python3
-"""How long after its last byte a scan has its last image: sent as a stream over TCP at a scanner's pace, and whole by POST.
+"""How long after its last byte a scan has its last image: sent as a stream over TCP at a scanner's pace, and whole by
+POST.
 
     tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--repetitions 1] [--seconds 1]
         [--repeats 7] [--query kind=recon] [--devices cpu]
 
-A radial scan of random samples (2x readout), or a series of --repetitions of its trajectory, is sent over MRD in --seconds,
-acquisition by acquisition: latency is the time from sending CLOSE to the first byte of the last image. The same stream is
-posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to the first byte of the
-answer, and the whole is that from the first byte sent. Each of the three is a median of --repeats, after two that are not
-counted: from the second on, the trajectory is known. `streamed_first_ms`: the first of all, whose trajectory is new;
-`parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and after. Prints one JSON
-object. MRIRECON_BIN: the programs.
+A radial scan of random samples (2x readout), or a series of --repetitions of its trajectory, is sent over MRD in
+--seconds, acquisition by acquisition: latency is the time from sending CLOSE to the first byte of the last image. The
+same stream is posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to
+the first byte of the answer, and the whole is that from the first byte sent. Each of the three is a median of
+--repeats, after two that are not counted: from the second on, the trajectory is known. `streamed_first_ms`: the first
+of all, whose trajectory is new; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`:
+before and after. Prints one JSON object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -51,7 +52,8 @@ def streamed(daemon, query, messages, seconds, images):
 
 
 def posted(daemon, query, body):
-    head = (f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nAccept: application/x-ismrmrd\r\n"
+    head = (f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nAccept: "
+            f"application/x-ismrmrd\r\n"
             f"Content-Length: {len(body)}\r\n\r\n").encode()
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=600) as connection:
         began = time.monotonic()
@@ -71,7 +73,8 @@ def main():
     parser.add_argument("--query", default="kind=recon")
     parser.add_argument("--devices", default="cpu")
     wanted = parser.parse_args()
-    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes * wanted.repetitions, 2 * wanted.matrix, wanted.coils)
+    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes * wanted.repetitions, 2 * wanted.matrix,
+                        wanted.coils)
     scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // wanted.spokes
     scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
@@ -91,9 +94,12 @@ def main():
     def median(values):
         return round(1000 * statistics.median(values[2:]), 1)
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
-                      "streamed_first_ms": round(1000 * latencies[0], 1), "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
-                      "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"), "device": report["device"],
-                      "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole), "load": [round(value, 1) for value in load]}))
+                      "streamed_first_ms": round(1000 * latencies[0], 1),
+                      "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
+                      "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
+                      "device": report["device"],
+                      "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole),
+                      "load": [round(value, 1) for value in load]}))
 
 
 if __name__ == "__main__":

@@ -298,8 +298,7 @@ def themes(daemon):
     assert grounds[0] != grounds[1], f"both themes have the same background: {grounds}"
 
 
-@test("deliveries: those of a job with the last answer, sent again and elsewhere by the keyboard; failed ones in a "
-      "list, live, dark and light")
+@test("deliveries of a job with their last answer, sent again by keyboard; a live list of failed ones, accessible")
 def deliveries():
     page_of = browser()
     with Receiver(answers=[410, 410]) as hook, Receiver() as other:

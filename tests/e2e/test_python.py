@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The Python package: what docs/python.md says, what it does where something fails, and without numpy."""
+"""The Python package: the commands of docs/python.md, its errors, and its use without numpy."""
 import io
 import os
 import re
@@ -36,7 +36,7 @@ def raises(expected, function, *arguments, **named):
     raise AssertionError(f"no {expected.__name__} was raised")
 
 
-@test("every block of docs/python.md runs as it stands, and says nothing on stderr")
+@test("every block of docs/python.md runs unchanged, and prints nothing on stderr")
 def page(daemon):
     with open(os.path.join(ROOT, "docs", "python.md")) as file:
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
@@ -62,7 +62,7 @@ def bodies(daemon):
         content = file.read()
 
     class Stream:
-        """What has no length and no beginning to go back to."""
+        """A stream without a length that cannot be rewound."""
         def __init__(self):
             self.read = io.BytesIO(content).read
 
@@ -107,7 +107,7 @@ def failures(daemon):
     assert "No server answers" in str(raises(mrirecon.NotReached, nobody.ready))
 
 
-@test("a result is saved whole or not at all")
+@test("a result is saved completely or not at all")
 def saved(daemon):
     job = mrirecon.Server(daemon.url).submit(SCAN).wait()
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def saved(daemon):
         same(sorted(os.listdir(folder)), sorted(f"a.{form}" for form in ("h5", "nii.gz", "png", "npy", "dcm")), "files")
 
 
-@test("events: of a job to its end, and of all jobs")
+@test("events of one job until its end, and of all jobs")
 def events(daemon):
     server = mrirecon.Server(daemon.url)
     stream = server.events()
@@ -147,7 +147,7 @@ def events(daemon):
     other.wait()
 
 
-@test("a batch: each result saved, what failed told, in the order of the scans")
+@test("a batch: each result saved, failures reported, in the order of the scans")
 def batch(daemon):
     with tempfile.TemporaryDirectory() as out:
         rows = list(mrirecon.Server(daemon.url).batch([SCAN, UNWEIGHTED, f"{out}/none.h5"], out, "png", at_a_time=2,
@@ -157,10 +157,10 @@ def batch(daemon):
         same((os.listdir(out), rows[0][1].document["priority"]), (["scan.png"], "batch"), "files and priority")
 
 
-@test("a server that is killed, and one that is full, cost a submission and a wait nothing but time")
+@test("a server that is killed, or full, only delays a submission and a wait")
 def interrupted():
-    mrirecon.server.TRIES, mrirecon.server.PAUSE = 1 << 30, 0.05  # however long a restart takes
-    daemon = Daemon(devices="cpu", queue_limit=1, work_reserve="900T", port=free_port())  # nothing is begun
+    mrirecon.server.TRIES, mrirecon.server.PAUSE = 1 << 30, 0.05  # for any duration of a restart
+    daemon = Daemon(devices="cpu", queue_limit=1, work_reserve="900T", port=free_port())  # no job begins
     with daemon:
         server = mrirecon.Server(daemon.url)
         job = server.submit(SCAN)
@@ -183,7 +183,7 @@ def answer_lost(daemon):
     listener, seen = socket.create_server(("127.0.0.1", 0)), []
 
     def lose():
-        """The first answer never arrives; what follows goes to the daemon and back."""
+        """The first answer is lost; later traffic is forwarded both ways."""
         while True:
             near = listener.accept()[0]
             request = b""
@@ -210,14 +210,17 @@ def deliveries():
     with open(os.path.join(ROOT, "docs", "python.md")) as file:
         block = re.search(r"## Deliveries.*?```python\n(.*?)```", file.read(), re.S).group(1)
     with tempfile.TemporaryDirectory() as folder, Receiver(answers=[410, 410]) as hook, Receiver() as spare:
-        path = write(folder, "destinations", hook.destination(folder, "hook") + spare.destination(folder, "spare") + "rule hook name=ruled\n")
+        path = write(folder, "destinations", hook.destination(folder, "hook") + spare.destination(folder, "spare") +
+                     "rule hook name=ruled\n")
         with Daemon(devices="cpu", destinations=path) as daemon:
             server = mrirecon.Server(daemon.url)
             same([one["name"] for one in server.destinations()], ["hook", "spare"], "destinations")
             job = server.submit(SCAN, name="ruled").wait()
             lost = raises(mrirecon.NotDelivered, job.wait_delivered, SLOW)
-            same((lost.answer, [one["state"] for one in lost.deliveries]), ("The server answered 410.", ["dead"]), "what was given up")
-            same([(one["job"], one["destination"]) for one in server.deliveries(state="dead")], [(job.id, "hook")], "dead letters")
+            same((lost.answer, [one["state"] for one in lost.deliveries]), ("The server answered 410.", ["dead"]),
+                 "what was given up")
+            same([(one["job"], one["destination"]) for one in server.deliveries(state="dead")], [(job.id, "hook")],
+                 "dead letters")
             same(raises(mrirecon.Problem, job.deliver, "no where").status, 404, "status of a destination that is none")
             raises(mrirecon.NotDelivered, job.deliver("hook").wait_delivered, SLOW)
             same([one["attempts"] for one in job.deliver("hook").wait_delivered(SLOW)], [1], "attempts")
@@ -225,15 +228,20 @@ def deliveries():
             assert "hook" in str(raises(TimeoutError, job.deliver("hook").wait_delivered, 0)), "who is waited for"
             hook.hold.set()
             same(len(job.deliver("spare").wait_delivered(SLOW)), 2, "deliveries")
-            same([one["state"] for one in server.submit(SCAN, destination=["hook", "spare"]).wait().wait_delivered(SLOW)], ["delivered"] * 2, "states")
-            done = subprocess.run([sys.executable, "-W", "error", "-c", "import mrirecon\nserver = mrirecon.Server()\n" + block], cwd=os.path.dirname(SCAN),
+            same([one["state"]
+                  for one in server.submit(SCAN, destination=["hook", "spare"]).wait().wait_delivered(SLOW)],
+                 ["delivered"] * 2, "states")
+            done = subprocess.run([sys.executable, "-W", "error", "-c",
+                                   "import mrirecon\nserver = mrirecon.Server()\n" + block], cwd=os.path.dirname(SCAN),
                                   capture_output=True, text=True, timeout=SLOW,
-                                  env=dict(os.environ, PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1", MRIRECON_SERVER=daemon.url))
+                                  env=dict(os.environ, PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1",
+                                           MRIRECON_SERVER=daemon.url))
             same((done.returncode, done.stderr), (0, ""), "exit status and stderr of the block")
-            same(done.stdout, "hook The server answered 204.\nspare The server answered 204.\n", "what the block prints")
+            same(done.stdout, "hook The server answered 204.\nspare The server answered 204.\n",
+                 "what the block prints")
 
 
-@test("a token is shown, and a wrong one is told")
+@test("a token is sent, and a wrong one is reported")
 def token():
     with Guarded() as daemon:
         server = mrirecon.Server(daemon.url, token=daemon.token["submit"])

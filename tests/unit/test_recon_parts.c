@@ -1,5 +1,5 @@
-/* recon/mri/recon_parts.h: images of streams that are gridded in parts: the same bits whenever the stream came, the
- * whole's image within the tolerance, and nothing of what was added ahead where the trajectory turns out another. */
+/* recon/mri/recon_parts.h: images of streams gridded in parts: bit-identical whenever the stream arrives, equal to the
+ * whole image within the tolerance, and without anything added ahead if the trajectory turns out to differ. */
 #include "recon/mri/plan_cache.h"
 #include "recon/mri/recon_parts.h"
 #include "tests/random.h"
@@ -42,7 +42,7 @@ static void end(struct job *job, struct stream *s)
     stream_end(s);
 }
 
-/* Other data, the same trajectory. */
+/* Different data on the same trajectory. */
 static void data_change(struct stream *s, uint64_t seed)
 {
     uint64_t state = seed;
@@ -50,11 +50,11 @@ static void data_change(struct stream *s, uint64_t seed)
         s->flat.data[i] = (struct c32){(float)(uniform_next(&state) - 0.5), (float)uniform_next(&state)};
 }
 
-/* The whole stream comes, and its image with it. */
+/* The whole stream arrives, then its image is computed. */
 static void run_all(struct job *job, struct stream *s)
 {
     stream_close(s);
-    assert_true(job_go(job));
+    assert_true(job_step(job));
     assert_int_equal(job->shown, 1);
 }
 
@@ -68,14 +68,15 @@ static double distance(const struct image_series *a, const struct image_series *
     return sqrt(off / all);
 }
 
-/* A number of the report; -1: it has none of this name. */
+/* A number of the report, or -1 if it has none of this name. */
 static int64_t told(const struct job_outcome *out, const char *name)
 {
     return json_object_get(out->report, name) ? reported(out, name) : -1;
 }
 
-/* The stream's image is that of the same stream without anything ahead, bit for bit, and that of the whole scan;
- * `parts`: of the image, -1: it was not gridded in parts; `ahead`: those that were added before the end, likewise. */
+/* The stream's image equals that of the same stream without anything computed ahead, bit for bit, and that of the whole
+ * scan. `parts`: number of parts of the image, -1 if it was not gridded in parts; `ahead`: how many of them were added
+ * before the end, likewise. */
 static void check(struct job *job, struct stream *s, int64_t parts, int64_t ahead)
 {
     struct job_outcome plain = {0}, quick = {0}, one = {0};
@@ -94,14 +95,14 @@ static void check(struct job *job, struct stream *s, int64_t parts, int64_t ahea
     assert_int_equal(told(&one, "parts"), -1);
     const struct image_series *a = images_of(&quick), *b = images_of(&plain), *c = images_of(&one);
     assert_memory_equal(a->data, b->data, a->size[0] * a->size[1] * sizeof(float));
-    assert_true(distance(a, c) < 1e-5); /* the same sums in another order, in float32 */
+    assert_true(distance(a, c) < 1e-5); /* the same float32 sums in a different order */
     drop(&plain);
     drop(&quick);
     drop(&one);
 }
 
-/* A stream whose plan is kept from then on. */
-static void first_of_its_kind(void)
+/* A first stream, whose plan is kept for those that follow. */
+static void first_stream_of_its_trajectory(void)
 {
     struct stream s;
     struct job job;
@@ -109,23 +110,23 @@ static void first_of_its_kind(void)
     assert_int_equal(recon_cache_create(&cache), 0);
     begin(&job, &s);
     stream_put(&s, HALF);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     run_all(&job, &s);
     check(&job, &s, 3, 0);
     end(&job, &s);
 }
 
-static void parts_come_ahead_once_the_trajectory_is_known(void **state)
+static void parts_are_added_ahead_once_the_trajectory_is_known(void **state)
 {
     (void)state;
     struct stream s;
     struct job job;
-    first_of_its_kind();
+    first_stream_of_its_trajectory();
     begin(&job, &s);
     data_change(&s, 5);
     for (size_t count = 10; count <= NEARLY; count += 43) {
         stream_put(&s, count);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
     }
     assert_int_equal(job.shown, 0);
     run_all(&job, &s);
@@ -133,33 +134,33 @@ static void parts_come_ahead_once_the_trajectory_is_known(void **state)
     end(&job, &s);
 }
 
-static void all_parts_may_come_before_the_end(void **state)
+static void all_parts_may_be_added_before_the_end(void **state)
 {
     (void)state;
     struct stream s;
     struct job job;
-    first_of_its_kind();
+    first_stream_of_its_trajectory();
     begin(&job, &s);
     data_change(&s, 6);
     stream_put(&s, MANY);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     run_all(&job, &s);
     check(&job, &s, 3, 3);
     end(&job, &s);
 }
 
-/* The job begins before the end of the stream was noticed: it takes the parts itself. */
-static void the_job_takes_what_was_added(void **state)
+/* The job begins before the end of the stream was noticed: it uses the parts that were added. */
+static void the_job_uses_the_parts_that_were_added(void **state)
 {
     (void)state;
     struct stream s;
     struct job job;
     struct job_outcome quick = {0}, plain = {0};
-    first_of_its_kind();
+    first_stream_of_its_trajectory();
     begin(&job, &s);
     data_change(&s, 10);
     stream_put(&s, NEARLY);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     job.request.show = NULL;
     job.request.ahead = job.ahead;
     assert_int_equal(recon_run_scan(&quick, dev, &job.request, NULL, flat_scan(&s.flat)), 0);
@@ -174,15 +175,15 @@ static void the_job_takes_what_was_added(void **state)
     end(&job, &s);
 }
 
-/* A spoke that differs, from the first part on and after what was added; and noise that comes late, by which the coils
- * are mixed. */
-static void what_turns_out_otherwise_is_not_taken(void **state)
+/* A spoke that differs, within the first part or after what was added; and noise that arrives late and changes the
+ * mixing of coils. */
+static void parts_of_a_scan_that_turns_out_different_are_not_used(void **state)
 {
     (void)state;
     for (int row = 0; row < 3; row++) {
         struct stream s;
         struct job job;
-        first_of_its_kind();
+        first_stream_of_its_trajectory();
         begin(&job, &s);
         data_change(&s, 7);
         const size_t place = row == 0 ? 3 : NEARLY + 5;
@@ -192,19 +193,19 @@ static void what_turns_out_otherwise_is_not_taken(void **state)
             for (size_t i = place; i < place + 9; i++)
                 s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
         stream_put(&s, NEARLY);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         run_all(&job, &s);
         check(&job, &s, row < 2 ? 3 : 2, 0);
         end(&job, &s);
     }
 }
 
-/* All of the stream comes, and its images are those of the same stream without anything ahead, bit for bit. */
+/* The whole stream arrives; its images equal those of the same stream without anything ahead, bit for bit. */
 static void check_bits(struct job *job, struct stream *s)
 {
     struct job_outcome quick = {0}, plain = {0};
     stream_close(s);
-    assert_true(job_go(job));
+    assert_true(job_step(job));
     job->request.show = NULL;
     job->request.ahead = job->ahead;
     assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
@@ -217,30 +218,32 @@ static void check_bits(struct job *job, struct stream *s)
     drop(&plain);
 }
 
-/* Noise after the image: the trajectory is the last job's to the end, but the coils are mixed by the noise. */
-static void parts_of_other_mixed_coils_are_not_taken(void **state)
+/* Noise after the image: the trajectory equals the last job's up to its end, but the noise changes the mixing of
+ * coils. */
+static void parts_of_differently_mixed_coils_are_not_used(void **state)
 {
     (void)state;
     struct stream s;
     struct job job;
-    first_of_its_kind();
+    first_stream_of_its_trajectory();
     begin_of(&job, &s, MANY + 9);
     data_change(&s, 11);
     for (size_t i = MANY; i < MANY + 9; i++)
         s.flat.readouts[i].flags = UINT64_C(1) << (SCAN_NOISE - 1);
     stream_put(&s, NEARLY);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     check_bits(&job, &s);
     end(&job, &s);
 }
 
-/* Slice 1 comes before slice 0, on the same trajectory: the parts are of the slice that turns out the second. */
-static void parts_of_other_readouts_are_not_taken(void **state)
+/* Slice 1 comes before slice 0 on the same trajectory: the parts belong to the slice that turns out to be the
+ * second. */
+static void parts_of_other_readouts_are_not_used(void **state)
 {
     (void)state;
     struct stream s;
     struct job job;
-    first_of_its_kind();
+    first_stream_of_its_trajectory();
     begin_of(&job, &s, 2 * MANY);
     data_change(&s, 12);
     for (size_t i = 0; i < MANY; i++) {
@@ -249,23 +252,23 @@ static void parts_of_other_readouts_are_not_taken(void **state)
         memcpy(s.flat.traj + second->traj, s.flat.traj + s.flat.readouts[i].traj, LONG * 2 * sizeof *s.flat.traj);
     }
     stream_put(&s, NEARLY);
-    assert_false(job_go(&job));
+    assert_false(job_step(&job));
     check_bits(&job, &s);
     end(&job, &s);
 }
 
-/* A job that runs meanwhile, on the same plan or another, takes the place of what was added. */
-static void a_job_between_begins_anew(void **state)
+/* A job that runs in between, on the same plan or another, discards what was added. */
+static void a_job_in_between_discards_the_parts(void **state)
 {
     (void)state;
     for (int other = 0; other < 2; other++) {
         struct stream s, t;
         struct job job, between;
-        first_of_its_kind();
+        first_stream_of_its_trajectory();
         begin(&job, &s);
         data_change(&s, 8);
         stream_put(&s, HALF);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         begin(&between, &t);
         data_change(&t, 9);
         if (other)
@@ -273,9 +276,9 @@ static void a_job_between_begins_anew(void **state)
         run_all(&between, &t);
         end(&between, &t);
         stream_put(&s, NEARLY);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         run_all(&job, &s);
-        check(&job, &s, 3, other ? 0 : 2); /* what has come is added again, where the plan is still there */
+        check(&job, &s, 3, other ? 0 : 2); /* readouts that arrived are added again if the plan still exists */
         end(&job, &s);
     }
 }
@@ -290,17 +293,17 @@ static void images_of_a_series_are_added_one_after_the_other(void **state)
         struct job job;
         struct job_outcome quick = {0}, plain = {0};
         if (known)
-            first_of_its_kind();
+            first_stream_of_its_trajectory();
         begin_series(&job, &s);
         for (size_t f = 0; f < 3; f++) {
             stream_put(&s, f * MANY + HALF);
-            assert_false(job_go(&job));
+            assert_false(job_step(&job));
             assert_int_equal(job.shown, f);
             stream_put(&s, f * MANY + NEARLY);
-            assert_false(job_go(&job));
+            assert_false(job_step(&job));
         }
         stream_close(&s);
-        assert_true(job_go(&job));
+        assert_true(job_step(&job));
         assert_int_equal(job.shown, 3);
         job.request.show = NULL;
         job.request.ahead = job.ahead;
@@ -320,8 +323,8 @@ static void images_of_a_series_are_added_one_after_the_other(void **state)
     }
 }
 
-/* Few samples, single coils, and a scan that is no stream are gridded as a whole. */
-static void others_are_gridded_as_a_whole(void **state)
+/* Few samples, single coils, and scans that are not streams are gridded as a whole. */
+static void scans_without_parts_are_gridded_as_a_whole(void **state)
 {
     (void)state;
     for (int row = 0; row < 2; row++) {
@@ -333,7 +336,7 @@ static void others_are_gridded_as_a_whole(void **state)
         else
             assert_int_equal(param_values_set(job.request.kind, &job.values, "coils", "adaptive"), 0);
         stream_put(&s, NEARLY);
-        assert_false(job_go(&job));
+        assert_false(job_step(&job));
         run_all(&job, &s);
         check(&job, &s, -1, -1);
         end(&job, &s);
@@ -379,15 +382,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divisions),
-        TEST(parts_come_ahead_once_the_trajectory_is_known),
-        TEST(all_parts_may_come_before_the_end),
+        TEST(parts_are_added_ahead_once_the_trajectory_is_known),
+        TEST(all_parts_may_be_added_before_the_end),
         TEST(images_of_a_series_are_added_one_after_the_other),
-        TEST(the_job_takes_what_was_added),
-        TEST(what_turns_out_otherwise_is_not_taken),
-        TEST(parts_of_other_mixed_coils_are_not_taken),
-        TEST(parts_of_other_readouts_are_not_taken),
-        TEST(a_job_between_begins_anew),
-        TEST(others_are_gridded_as_a_whole),
+        TEST(the_job_uses_the_parts_that_were_added),
+        TEST(parts_of_a_scan_that_turns_out_different_are_not_used),
+        TEST(parts_of_differently_mixed_coils_are_not_used),
+        TEST(parts_of_other_readouts_are_not_used),
+        TEST(a_job_in_between_discards_the_parts),
+        TEST(scans_without_parts_are_gridded_as_a_whole),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

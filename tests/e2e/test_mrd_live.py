@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""MRD streams over TCP: the images of a series go back one by one, as soon as each is made, whatever happens on the way."""
+"""MRD streams over TCP: the images of a series go back one by one, as soon as each is made, whatever happens on the
+way.
+"""
 import io
 import os
 import signal
@@ -83,7 +85,8 @@ def early(daemon):
          mrd.HEADER, "first message of the result")
 
 
-@test("images of repetitions that are complete come while later ones are still to be sent, and are those of the whole scan")
+@test("images of repetitions that are complete come while later ones are still to be sent, and are those of the whole "
+      "scan")
 def inline(daemon):
     truth = expected(daemon)
     whole = expected(daemon, SERIES)

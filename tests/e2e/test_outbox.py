@@ -54,7 +54,8 @@ def check_signed(headers, body, key=SECRET.encode()):
 @test("the end of a job that a rule matches is told, signed; that of another job is not")
 def told():
     with Receiver() as receiver:
-        lines = configured("told", hook("good", receiver.port), hook("bad", receiver.port, "on=failed"), "rule good name=scan*\n", "rule bad\n")
+        lines = configured("told", hook("good", receiver.port), hook("bad", receiver.port, "on=failed"),
+                           "rule good name=scan*\n", "rule bad\n")
         with Daemon(destinations=lines) as daemon:
             job = daemon.run(GOOD, "kind=recon&name=scan-1")["id"]
             other = daemon.run(GOOD, "kind=recon&name=other")["id"]
@@ -100,18 +101,21 @@ def again():
 @test("so many attempts, and the delivery is a dead letter")
 def dead():
     with Receiver(answers=[500] * 10) as receiver:
-        with Daemon(destinations=configured("dead", hook("down", receiver.port, "attempts=2"), "rule down\n")) as daemon:
+        with Daemon(destinations=configured("dead", hook("down", receiver.port, "attempts=2"),
+                                            "rule down\n")) as daemon:
             job = daemon.run(GOOD)["id"]
             same(delivered(daemon, job, "down", "dead")["attempts"], 2, "attempts")
             same(len(receiver.got), 2, "requests")
 
 
-@test("what is not delivered when the daemon is killed, is after the next start: a server that was down, and one amid its answer")
+@test("what is not delivered when the daemon is killed, is after the next start: a server that was down, and one amid "
+      "its answer")
 def killed():
     port = free_port()
     with Receiver() as slow:
         slow.hold.clear()
-        lines = configured("killed", hook("down", port, "attempts=1000"), hook("slow", slow.port, "attempts=1000"), "rule down\n", "rule slow\n")
+        lines = configured("killed", hook("down", port, "attempts=1000"), hook("slow", slow.port, "attempts=1000"),
+                           "rule down\n", "rule slow\n")
         with Daemon(destinations=lines) as daemon:
             jobs = [daemon.run(GOOD)["id"] for _ in range(3)]
             wait_until(lambda: slow.got and delivery(daemon, jobs[0], "down")["attempts"], "a first attempt at both")
@@ -124,14 +128,16 @@ def killed():
                 for job in jobs:
                     delivered(daemon, job, "down")
                     delivered(daemon, job, "slow")
-                same(sorted(json.loads(body)["data"]["id"] for _, _, body in up.got), sorted(jobs), "what the server was told")
+                same(sorted(json.loads(body)["data"]["id"] for _, _, body in up.got), sorted(jobs),
+                     "what the server was told")
 
 
 @test("a server that does not answer holds up neither the daemon nor another destination, and the attempt ends")
 def slow():
     with Receiver() as stuck, Receiver() as quick:
         stuck.hold.clear()
-        lines = configured("slow", hook("stuck", stuck.port, "timeout=2 attempts=1"), hook("quick", quick.port), "rule stuck\n", "rule quick\n")
+        lines = configured("slow", hook("stuck", stuck.port, "timeout=2 attempts=1"), hook("quick", quick.port),
+                           "rule stuck\n", "rule quick\n")
         with Daemon(destinations=lines) as daemon:
             first = daemon.run(GOOD)["id"]
             wait_until(lambda: stuck.got, "a request that is held")
@@ -142,7 +148,8 @@ def slow():
 
 @test("a job is kept beyond its age while it is to be delivered")
 def kept():
-    with Daemon(destinations=configured("kept", hook("down", free_port(), "attempts=3 retry=1"), "rule down kind=recon name=keep\n"), keep_jobs=1) as daemon:
+    with Daemon(destinations=configured("kept", hook("down", free_port(), "attempts=3 retry=1"),
+                                        "rule down kind=recon name=keep\n"), keep_jobs=1) as daemon:
         job = daemon.submit(GOOD, "kind=recon&name=keep").expect(202).json()["id"]
         other = daemon.submit(GOOD, "kind=recon&name=other").expect(202).json()["id"]
         wait_until(lambda: daemon.get(f"/v1/jobs/{other}").status == 404, "the removal of the job that is sent nowhere")
@@ -159,7 +166,8 @@ def again_by_hand():
     import subprocess
     from harness import BIN, client
     tokens = os.path.join(FOLDER.name, "hand.tokens")
-    made = {role: subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", role + "-client", role, "--tokens", tokens], check=True, capture_output=True,
+    made = {role: subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", role + "-client", role, "--tokens",
+                                  tokens], check=True, capture_output=True,
                                  text=True).stdout.strip() for role in ("submit", "admin", "read")}
 
     def asks(daemon, method, path, role, body=None):
@@ -167,14 +175,18 @@ def again_by_hand():
 
     def finished(daemon, query, role="submit"):
         job = asks(daemon, "POST", f"/v1/jobs?kind=recon{query}", role, GOOD).expect(202).json()["id"]
-        return wait_until(lambda: (lambda j: j if j["state"] == "succeeded" else None)(asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()), "the job's end")["id"]
+        return wait_until(lambda: (lambda j: j if j["state"] == "succeeded"
+                                   else None)(asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()),
+                          "the job's end")["id"]
 
     with Receiver(answers=[410]) as receiver, Receiver() as other:
-        lines = configured("hand", hook("first", receiver.port), hook("asked", other.port, "clients=x,submit-client"), hook("closed", other.port), "rule first name=ruled\n")
+        lines = configured("hand", hook("first", receiver.port), hook("asked", other.port, "clients=x,submit-client"),
+                           hook("closed", other.port), "rule first name=ruled\n")
         with Daemon(destinations=lines, tokens=tokens) as daemon:
             def state(job, name, expected):
                 def there():
-                    found = [d for d in asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()["deliveries"] if d["destination"] == name]
+                    found = [d for d in asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()["deliveries"]
+                             if d["destination"] == name]
                     return found and found[0]["state"] == expected
                 wait_until(there, f"{name} to be {expected}")
 
@@ -197,13 +209,17 @@ def again_by_hand():
             asked = finished(daemon, "&destination=asked")
             state(asked, "asked", "delivered")
             state(finished(daemon, "&destination=closed,first", "admin"), "closed", "delivered")
-            for destination, status, code in (("closed", 403, "forbidden"), ("asked,closed", 403, "forbidden"), ("nowhere", 400, "bad-parameter")):
-                asks(daemon, "POST", f"/v1/jobs?kind=recon&destination={destination}", "submit", GOOD).problem(status, code)
+            for destination, status, code in (("closed", 403, "forbidden"), ("asked,closed", 403, "forbidden"),
+                                              ("nowhere", 400, "bad-parameter")):
+                asks(daemon, "POST", f"/v1/jobs?kind=recon&destination={destination}", "submit",
+                     GOOD).problem(status, code)
             # A resumable upload keeps it with its metadata.
-            where = daemon.request("POST", "/v1/uploads?kind=recon&destination=asked", None, {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0",
+            where = daemon.request("POST", "/v1/uploads?kind=recon&destination=asked", None,
+                                   {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0",
                                    "Upload-Length": str(len(GOOD))}).expect(201).headers["location"]
             path = where[where.index("/v1/"):]
-            daemon.request("PATCH", path, GOOD, {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0", "Upload-Offset": "0",
+            daemon.request("PATCH", path, GOOD, {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0",
+                                                 "Upload-Offset": "0",
                            "Content-Type": "application/offset+octet-stream"}).expect(204)
             state(path.rsplit("/", 1)[1].split("?")[0], "asked", "delivered")
 
@@ -225,12 +241,17 @@ def reload():
             wait_until(lambda: "the old destinations stay in use" in daemon.read_log(), "the refusal")
             delivered(daemon, daemon.run(GOOD)["id"], "two")
     secret = write("open.secret", "x", 0o644)
-    for text, said in (("nonsense\n", ":2: a line begins with"), ("rule nobody\n", ":2: a rule names"), ("destination a webhook ftp://x secret=y\n", ":2: the file y"),
-                       (f"destination a webhook http://h/ secret={secret}\n", "chmod 600"), ("destination a webhook http://h/\n", "lacks secret="),
-                       (hook("a", 1, "retry=0"), "retry= takes"), (hook("a", 1, "on=running"), "on= takes"), (hook("a", 1, "colour=red"), "no setting"),
-                       (hook("a", 1) + hook("a", 1), ":3: there are two"), (hook("a", 1) + "rule a kind=none\n", ":3: there is no job kind")):
+    for text, said in (("nonsense\n", ":2: a line begins with"), ("rule nobody\n", ":2: a rule names"),
+                       ("destination a webhook ftp://x secret=y\n", ":2: the file y"),
+                       (f"destination a webhook http://h/ secret={secret}\n", "chmod 600"),
+                       ("destination a webhook http://h/\n", "lacks secret="),
+                       (hook("a", 1, "retry=0"), "retry= takes"), (hook("a", 1, "on=running"), "on= takes"),
+                       (hook("a", 1, "colour=red"), "no setting"),
+                       (hook("a", 1) + hook("a", 1), ":3: there are two"),
+                       (hook("a", 1) + "rule a kind=none\n", ":3: there is no job kind")):
         path = configured("wrong", text)
-        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, "--destinations", path], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name,
+                               "--destinations", path], capture_output=True, text=True)
         same(done.returncode, 2, f"exit status for {text!r}")
         assert said in done.stderr and done.stderr.rstrip().endswith("."), f"{text!r}: {done.stderr}"
 

@@ -108,7 +108,8 @@ def ageing():
     with daemon:
         batch = submit(daemon, "kind=recon&priority=batch")
         created = datetime.datetime.fromisoformat(daemon.job(batch)["created"].replace("Z", "+00:00"))
-        wait_until(lambda: (datetime.datetime.now(datetime.timezone.utc) - created).total_seconds() > 2, "a batch job two steps old")
+        wait_until(lambda: (datetime.datetime.now(datetime.timezone.utc) - created).total_seconds() > 2,
+                   "a batch job two steps old")
         urgent = submit(daemon, "kind=recon&priority=urgent")
         daemon.kill()
         del daemon.options["work_reserve"]
@@ -426,7 +427,8 @@ def retention_by_bytes():
         daemon.options["keep_bytes"] = 2 * size + 100
         daemon.restart()
         wait_until(lambda: daemon.get(f"/v1/jobs/{jobs[0]['id']}").status == 404, "the first to go")
-        wait_until(lambda: "removed 0 ended jobs for their age, 1 for space" in daemon.read_log(), "the end of that pass")
+        wait_until(lambda: "removed 0 ended jobs for their age, 1 for space" in daemon.read_log(),
+                   "the end of that pass")
         for job in jobs[1:]:
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200)
         daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)  # its image takes more now

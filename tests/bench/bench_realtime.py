@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""Images of a golden-angle series that is streamed over MRD: how many a second, and how long after an image's last spoke
-each one comes back.
+"""Images of a golden-angle series that is streamed over MRD: how many a second, and how long after an image's last
+spoke each one comes back.
 
-    tests/bench/bench_realtime.py [--images 100] [--coils 16] [--matrix 192] [--spokes 21] [--pace 10] [--query QUERY] ...
+    tests/bench/bench_realtime.py [--images 100] [--coils 16] [--matrix 192] [--spokes 21] [--pace 10] [--query QUERY]
+    ...
 
-The series is `mrirecon simulate`'s phantom, which moves. Its spokes are sent at --pace images a second (0: as fast as they are
-taken); images are received meanwhile. Latency of an image: from sending the last of its spokes to its last byte; that of an
-image that comes before the scan has ended is live. Each --query (repeatable; frame_readouts is added) runs in a service of its
-own, after one series that is not counted. Prints a JSON object for each. MRIRECON_BIN: the programs.
+The series is `mrirecon simulate`'s phantom, which moves. Its spokes are sent at --pace images a second (0: as fast as
+they are taken); images are received meanwhile. Latency of an image: from sending the last of its spokes to its last
+byte; that of an image that comes before the scan has ended is live. Each --query (repeatable; frame_readouts is added)
+runs in a service of its own, after one series that is not counted. Prints a JSON object for each. MRIRECON_BIN: the
+programs.
 """
 import argparse
 import json
@@ -29,11 +31,14 @@ from harness import Daemon, client  # noqa: E402
 def series(wanted, folder):
     """The header's message, and an image's acquisitions for each image."""
     path = f"{folder}/series.h5"
-    client(None, "simulate", "--trajectory", "golden", "--matrix", str(wanted.matrix), "--coils", str(wanted.coils), "--readouts",
-           str(wanted.images * wanted.spokes), "--motion", str(max(1, wanted.images // 24)), "--noise", "0.01", "--out", path)
+    client(None, "simulate", "--trajectory", "golden", "--matrix", str(wanted.matrix), "--coils", str(wanted.coils),
+           "--readouts",
+           str(wanted.images * wanted.spokes), "--motion", str(max(1, wanted.images // 24)), "--noise", "0.01", "--out",
+           path)
     with h5py.File(path) as file:
         xml, rows = file["dataset/xml"][0], file["dataset/data"][:]
-    spokes = [struct.pack("<H", 1008) + row["head"].tobytes() + row["traj"].tobytes() + row["data"].tobytes() for row in rows]
+    spokes = [struct.pack("<H", 1008) + row["head"].tobytes() + row["traj"].tobytes() + row["data"].tobytes()
+              for row in rows]
     return (struct.pack("<HI", 3, len(xml)) + xml,
             [b"".join(spokes[i:i + wanted.spokes]) for i in range(0, len(spokes), wanted.spokes)])
 
@@ -77,7 +82,8 @@ def main():
             streamed(daemon, wanted, query, header, images[:max(30, wanted.spokes)])
             began, sent, came, closed = streamed(daemon, wanted, query, header, images)
         latency = sorted(1000 * (b - a) for a, b in zip(sent, came))
-        print(json.dumps({"query": query, "images": len(images), "images_a_second": round(len(images) / (came[-1] - began), 2),
+        print(json.dumps({"query": query, "images": len(images),
+                          "images_a_second": round(len(images) / (came[-1] - began), 2),
                           "live": sum(b < closed for b in came), "latency_ms": round(statistics.median(latency), 1),
                           "latency_p95_ms": round(latency[int(0.95 * (len(latency) - 1))], 1),
                           "latency_most_ms": round(latency[-1], 1)}), flush=True)

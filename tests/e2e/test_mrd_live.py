@@ -20,7 +20,7 @@ FRAMES = 3
 
 
 def series(frames=FRAMES, **shape):
-    """A scan of so many repetitions."""
+    """A scan with so many repetitions."""
     shape = {"spokes": 31, **shape}
     scan = scans.radial(**{**shape, "spokes": shape["spokes"] * frames})
     scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // shape["spokes"]
@@ -46,7 +46,7 @@ def newest(daemon):
 
 
 def running(daemon, before=None):
-    """The job after `before` has been handed to a worker."""
+    """Wait until the job after `before` was assigned to a worker."""
     def look():
         jobs = daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"]
         return jobs and jobs[0]["id"] != (before or {}).get("id") and jobs[0]["state"] == "running" and jobs[0]
@@ -54,7 +54,7 @@ def running(daemon, before=None):
 
 
 def image_of(session):
-    """The next message, an image: its place in the series, and its pixels."""
+    """The next message, which must be an image: its index in the series, and its pixels."""
     number, body = next(mrd.read_messages(session.take))
     same(number, mrd.IMAGE, f"number of a message ({body!r})")
     return int(body[0]["index"]), body[1]
@@ -66,7 +66,7 @@ def check(images, truth, first=1):
         assert np.array_equal(pixels, truth[head["index"] - 1]), f"other pixels in image {head['index']}"
 
 
-@test("the first image comes while the others are still to be made; the record of the job is as without a session")
+@test("the first image arrives while the others are still computed; the job's record is as without a session")
 def early(daemon):
     truth = expected(daemon)
     before = newest(daemon)
@@ -85,8 +85,7 @@ def early(daemon):
          mrd.HEADER, "first message of the result")
 
 
-@test("images of repetitions that are complete come while later ones are still to be sent, and are those of the whole "
-      "scan")
+@test("images of complete repetitions arrive while later ones are still sent, and equal those of the whole scan")
 def inline(daemon):
     truth = expected(daemon)
     whole = expected(daemon, SERIES)
@@ -136,7 +135,7 @@ def killed_early():
         same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
-@test("another job while a stream arrives: it goes first, and no image is sent twice")
+@test("another job while a stream arrives runs first, and no image is sent twice")
 def interrupted(daemon):
     truth = expected(daemon)
     with mrd.Session(daemon) as session:
@@ -145,7 +144,7 @@ def interrupted(daemon):
         check(session.send(*MESSAGES[2 + 31 + 1:]).images(), truth, 2)
 
 
-@test("a stream that breaks off after an image: that image, and a text; nothing goes on for it in the worker")
+@test("a stream that breaks off after an image: that image, and a text; the worker stops working on it")
 def broken(daemon):
     with mrd.Session(daemon) as session:
         image_of(session.send(*MESSAGES[:2 + 31 + 1]))
@@ -157,7 +156,7 @@ def broken(daemon):
     assert np.array_equal(expected(daemon), expected(daemon)), "jobs after it"
 
 
-@test("slices one after the other, each with all repetitions: nothing is sent early that would have another place")
+@test("slices one after the other, each with all repetitions: no image is sent early at a wrong index")
 def slices(daemon):
     scan = series(4)
     order = np.arange(len(scan.heads)) // 31
@@ -175,7 +174,7 @@ def slices(daemon):
                               truth[head["repetition"]][:, head["slice"]]), f"other pixels in image {head['index']}"
 
 
-@test("a job that is canceled after its first image: that image, whole, and a text")
+@test("a job that is canceled after its first image: that image, complete, and a text")
 def canceled():
     many = 60
     with start(cancel_grace=600) as daemon, mrd.Session(daemon) as session:
@@ -183,8 +182,8 @@ def canceled():
             image_of(session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *series(many).messages()))
             job = f"/v1/jobs/{running(daemon)['id']}"
             daemon.request("POST", f"{job}/cancel").expect(202)
-            # In a turn the scheduler tells workers of cancellations, and then ends waits: the second wait ends in a turn
-            # that began after the cancellation.
+            # In each iteration the scheduler informs workers of cancels and then ends waits, so the second wait ends in
+            # an iteration that began after the cancel.
             for _ in range(2):
                 same(daemon.get(job, Prefer="wait=1").expect(200).json()["state"], "canceling", "state of a held job")
         *images, (number, text) = session.messages()
@@ -192,7 +191,7 @@ def canceled():
     assert all(kind == mrd.IMAGE for kind, _ in images) and len(images) < many - 1, len(images)
 
 
-@test("a client that does not read: the job ends all the same, and every image is there for it later")
+@test("a client that does not read: the job ends all the same, and every image can be read later")
 def pressure(daemon):
     scan = series(12, matrix=(256, 256, 1), spokes=5)
     truth = expected(daemon, scan)
@@ -207,7 +206,7 @@ def pressure(daemon):
         check(session.images(), truth)
 
 
-@test("the service stops after the first image: that image, whole, and a text; the job ends after the restart")
+@test("the service stops after the first image: that image, complete, and a text; the job ends after the restart")
 def stopped():
     with start(drain_time=0) as daemon:
         truth = expected(daemon)

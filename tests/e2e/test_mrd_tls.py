@@ -20,7 +20,7 @@ MESSAGES = list(SCAN.messages())
 
 
 def documented():
-    """The configurations of docs/mrd.md: stunnel's of the server, mrirecond's, and stunnel's of the scanner."""
+    """The configurations in docs/mrd.md: stunnel's on the server, mrirecond's, and stunnel's on the scanner."""
     with open(os.path.join(ROOT, "docs", "mrd.md")) as file:
         section = file.read().partition("### TLS by stunnel")[2]
     blocks = re.findall(r"```ini\n(.*?)```", section, re.S)
@@ -29,7 +29,7 @@ def documented():
 
 
 def certificate(name):
-    """As the document has it made."""
+    """Make a certificate as the document does."""
     paths = [os.path.join(FOLDER.name, f"{name}.{part}") for part in ("key", "crt")]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                     "-days", "3650", "-subj", f"/CN={name}",
@@ -44,7 +44,7 @@ def accepts(port):
 
 @contextlib.contextmanager
 def tunnel(name, text, port):
-    """stunnel with this configuration, in the foreground, once it accepts connections at the port."""
+    """Run stunnel with this configuration in the foreground; returns once it accepts connections at the port."""
     path, log = (os.path.join(FOLDER.name, f"{name}.{end}") for end in ("conf", "log"))
     with open(path, "w") as file:
         file.write(f"foreground = yes\npid =\nsyslog = no\noutput = {log}\n" +
@@ -88,7 +88,7 @@ def encrypted():
             jobs = daemon.request("GET", "/v1/jobs", None,
                                   {"Authorization": f"Bearer {admin}"}).expect(200).json()["jobs"]
             same([(job["client"], job["state"]) for job in jobs], [("scanner1", "succeeded")], "jobs")
-            # Another key is refused by stunnel, and who comes without a tunnel by mrirecond.
+            # stunnel refuses another key, and mrirecond refuses a client without a tunnel.
             for address in (("127.0.0.1", strange), inside):
                 with contextlib.suppress(OSError, AssertionError), mrd.Session(address=address) as session:
                     session.send(*MESSAGES).images()

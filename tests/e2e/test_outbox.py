@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The outbox: ended jobs are told to webhooks; signed, tried again, given up, and never lost to a kill."""
+"""The outbox: webhooks are called when jobs end: signed, retried, given up, and never lost to a kill."""
 import base64
 import hashlib
 import hmac
@@ -26,8 +26,9 @@ def write(name, text, mode=0o600):
 
 
 def hook(name, port, settings="", secret=SECRET):
-    """A line of a webhook of this name, which is tried again within seconds."""
-    return f"destination {name} webhook http://127.0.0.1:{port}/{name} secret={write(name + '.secret', secret)} retry=1 retry-most=1 {settings}\n"
+    """The configuration line of a webhook of this name, which is retried within seconds."""
+    return (f"destination {name} webhook http://127.0.0.1:{port}/{name} secret={write(name + '.secret', secret)} "
+            f"retry=1 retry-most=1 {settings}\n")
 
 
 def configured(name, *lines):
@@ -51,7 +52,7 @@ def check_signed(headers, body, key=SECRET.encode()):
     same(headers["webhook-signature"], expected, "signature")
 
 
-@test("the end of a job that a rule matches is told, signed; that of another job is not")
+@test("the end of a job that a rule matches is sent, signed; that of another job is not")
 def told():
     with Receiver() as receiver:
         lines = configured("told", hook("good", receiver.port), hook("bad", receiver.port, "on=failed"),
@@ -73,16 +74,17 @@ def told():
                 same(headers["content-type"], "application/json", "Content-Type")
                 same(event["type"], "job." + event["data"]["state"], "type")
                 assert headers["webhook-id"].startswith(event["data"]["id"] + "."), headers
-                assert "scan-" not in body.decode(), f"a name that a client gave is told: {body}"
+                assert "scan-" not in body.decode(), f"the name that a client gave is sent: {body}"
             metrics = daemon.metrics()
             same(metrics['mrirecond_deliveries_delivered_total{destination="good"}'], 2, "delivered")
             same(metrics["mrirecond_deliveries_pending"], 0, "pending")
             same(metrics["mrirecond_deliveries_oldest_timestamp_seconds"], 0, "oldest")
 
 
-@test("a server's error is tried again with the same id; 410 and a redirection are final")
+@test("a server's error is retried with the same id; 410 and a redirection are final")
 def again():
-    with Receiver(answers=[500, (429, {"Retry-After": "1"})]) as flaky, Receiver(answers=[410]) as gone, Receiver() as target, \
+    with Receiver(answers=[500, (429, {"Retry-After": "1"})]) as flaky, Receiver(answers=[410]) as gone, \
+            Receiver() as target, \
             Receiver(answers=[(302, {"Location": f"http://127.0.0.1:{target.port}/elsewhere"})]) as moved:
         lines = configured("again", *(hook(name, receiver.port) + f"rule {name}\n" for name, receiver in
                                       (("flaky", flaky), ("gone", gone), ("moved", moved))))
@@ -98,7 +100,7 @@ def again():
             same(daemon.metrics()["mrirecond_deliveries_dead"], 2, "dead letters")
 
 
-@test("so many attempts, and the delivery is a dead letter")
+@test("after so many attempts the delivery is a dead letter")
 def dead():
     with Receiver(answers=[500] * 10) as receiver:
         with Daemon(destinations=configured("dead", hook("down", receiver.port, "attempts=2"),
@@ -108,8 +110,7 @@ def dead():
             same(len(receiver.got), 2, "requests")
 
 
-@test("what is not delivered when the daemon is killed, is after the next start: a server that was down, and one amid "
-      "its answer")
+@test("deliveries not made when the daemon is killed are made later: for a server that is down, or mid-answer")
 def killed():
     port = free_port()
     with Receiver() as slow:
@@ -132,7 +133,7 @@ def killed():
                      "what the server was told")
 
 
-@test("a server that does not answer holds up neither the daemon nor another destination, and the attempt ends")
+@test("a server that does not answer blocks neither the daemon nor another destination, and the attempt ends")
 def slow():
     with Receiver() as stuck, Receiver() as quick:
         stuck.hold.clear()
@@ -146,7 +147,7 @@ def slow():
             delivered(daemon, first, "stuck", "dead")
 
 
-@test("a job is kept beyond its age while it is to be delivered")
+@test("a job is kept beyond its age until it is delivered")
 def kept():
     with Daemon(destinations=configured("kept", hook("down", free_port(), "attempts=3 retry=1"),
                                         "rule down kind=recon name=keep\n"), keep_jobs=1) as daemon:
@@ -160,7 +161,7 @@ def kept():
         same(len(re.findall("not delivered to down, next attempt", daemon.read_log())), 2, "attempts before the last")
 
 
-@test("a dead letter is sent again by an administrator alone, and a job to a destination that no rule named")
+@test("a dead letter is sent again by an administrator only, and a job to a destination that no rule named")
 def again_by_hand():
     import re
     import subprocess
@@ -213,7 +214,7 @@ def again_by_hand():
                                               ("nowhere", 400, "bad-parameter")):
                 asks(daemon, "POST", f"/v1/jobs?kind=recon&destination={destination}", "submit",
                      GOOD).problem(status, code)
-            # A resumable upload keeps it with its metadata.
+            # A resumable upload keeps it in its metadata.
             where = daemon.request("POST", "/v1/uploads?kind=recon&destination=asked", None,
                                    {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0",
                                    "Upload-Length": str(len(GOOD))}).expect(201).headers["location"]
@@ -224,7 +225,7 @@ def again_by_hand():
             state(path.rsplit("/", 1)[1].split("?")[0], "asked", "delivered")
 
 
-@test("a reload reads the destinations again; a file with a mistake changes nothing, and --check-config names its line")
+@test("a reload reads the destinations again; an invalid file changes nothing; --check-config names the line")
 def reload():
     import signal
     import subprocess

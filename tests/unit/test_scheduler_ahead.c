@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 
-/* Wait until the worker has noted this. */
+/* Wait until the worker has recorded this message so many times. */
 static void noted(struct fixture *f, const char *type, const char *id, int times)
 {
     char path[96], line[64], wanted[64];
@@ -24,7 +24,7 @@ static void noted(struct fixture *f, const char *type, const char *id, int times
     fail_msg("the worker was not told \"%s %s\" %d times", type, id, times);
 }
 
-static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
+static void the_next_scan_is_prefetched_and_stays_queued(void **state)
 {
     struct fixture *f = *state;
     char first[JOB_ID], second[JOB_ID], third[JOB_ID];
@@ -35,7 +35,7 @@ static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
     struct job job = reach(f, second, JOB_QUEUED);
     assert_int_equal(job.attempts, 0);
     job_clear(&job);
-    cancel(f, second, JOB_CANCELED); /* at once, as any waiting job */
+    cancel(f, second, JOB_CANCELED); /* canceled at once, like any waiting job */
     noted(f, "forget", second, 1);
     noted(f, "prepare", third, 1);
     cancel(f, first, JOB_CANCELING);
@@ -47,13 +47,13 @@ static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
     noted(f, "job", third, 1);
 }
 
-static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state)
+static void a_prefetched_scan_survives_its_worker(void **state)
 {
     struct fixture *f = *state;
     char first[JOB_ID], second[JOB_ID];
     submit(f, "wait, allergic", first);
     submit(f, "good", second);
-    /* It dies because of the hint. The job that ran is run again; the hint is not given again. */
+    /* The prefetch hint kills it. The running job is run again; the hint is not repeated. */
     struct job job = {.deaths = 0};
     for (double end = clock_seconds() + HANGS_SECONDS; job.deaths < 1 && clock_seconds() < end;) {
         job_clear(&job);
@@ -61,7 +61,7 @@ static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state
         assert_int_equal(store_get(f->store, first, &job), 0);
     }
     job_clear(&job);
-    job = reach(f, second, JOB_SUCCEEDED); /* before the one that a worker died of */
+    job = reach(f, second, JOB_SUCCEEDED); /* the running job first, then the one whose prefetch killed the worker */
     assert_int_equal(job.attempts, 1);
     assert_int_equal(job.deaths, 0);
     job_clear(&job);
@@ -77,7 +77,7 @@ static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state
     noted(f, "job", second, 1);
 }
 
-static void an_upload_is_read_while_its_row_is_to_come(void **state)
+static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
 {
     struct fixture *f = *state;
     struct worker_status status[WORKERS_MAX];
@@ -152,7 +152,7 @@ static void a_job_is_not_charged_with_what_was_computed_ahead(void **state)
 }
 
 /* An upload that arrives while a job ends and the next begins does not displace the prefetch of the one after that. */
-static void what_is_queued_is_read_before_what_is_announced(void **state)
+static void queued_scans_are_prefetched_before_announced_ones(void **state)
 {
     struct fixture *f = *state;
     char first[JOB_ID], second[JOB_ID], third[JOB_ID], path[64];
@@ -187,8 +187,8 @@ static void what_is_queued_is_read_before_what_is_announced(void **state)
     noted(f, "forget", third, 0);
 }
 
-/* Two workers: each prefetches its own next scan; a free worker takes any job, whoever has prefetched it. */
-static void a_free_worker_takes_a_job_that_another_has_read(void **state)
+/* Two workers: each prefetches its own next scan; a free worker claims any job, whoever has prefetched it. */
+static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
 {
     struct fixture *f = *state;
     char ids[4][JOB_ID];
@@ -217,7 +217,7 @@ static void a_free_worker_takes_a_job_that_another_has_read(void **state)
     job_clear(&job);
 }
 
-/* The scheduler is not woken while `asleep`. */
+/* While `asleep`, the scheduler is not woken. */
 static atomic_bool asleep;
 
 int eventfd_write(int fd, eventfd_t value)
@@ -225,8 +225,8 @@ int eventfd_write(int fd, eventfd_t value)
     return asleep || write(fd, &value, sizeof value) == sizeof value ? 0 : -1;
 }
 
-/* Two uploads whose commits fail between two turns of the scheduler. */
-static void of_two_retracted_uploads_both_are_forgotten(void **state)
+/* Two uploads whose commits fail between two iterations of the scheduler. */
+static void two_retracted_uploads_are_both_forgotten(void **state)
 {
     struct fixture *f = *state;
     struct worker_status status[WORKERS_MAX];
@@ -264,13 +264,13 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return worker();
     const struct CMUnitTest tests[] = {
-        WITH_SCHEDULER(the_next_scan_is_read_ahead_and_stays_queued),
-        WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
-        WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
+        WITH_SCHEDULER(the_next_scan_is_prefetched_and_stays_queued),
+        WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
+        WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
-        WITH_SCHEDULER(what_is_queued_is_read_before_what_is_announced),
-        WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
-        WITH_SCHEDULER(of_two_retracted_uploads_both_are_forgotten),
+        WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
+        WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),
+        WITH_SCHEDULER(two_retracted_uploads_are_both_forgotten),
     };
     return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);
 }

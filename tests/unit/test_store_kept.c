@@ -1,7 +1,7 @@
 /* daemon/store/store.h: Idempotency-Keys, deadlines, retention. */
 #include "tests/unit/store_fixture.h"
 
-/* Submit job `i` with a key, and a deadline in so many milliseconds. */
+/* Submit job `i` with a key, and a deadline so many milliseconds from now. */
 static int submit_with(struct store *store, int i, const char *client, const char *key, int64_t patience)
 {
     struct job job = {.bytes = 1000, .patience = patience, .parameters = json_object(), .formats = json_array()};
@@ -15,7 +15,7 @@ static int submit_with(struct store *store, int i, const char *client, const cha
     return result;
 }
 
-static void a_key_is_one_job_of_a_client(void **state)
+static void a_key_identifies_one_job_of_a_client(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     struct job job;
@@ -33,14 +33,14 @@ static void a_key_is_one_job_of_a_client(void **state)
     assert_int_equal(store_find_key(store, "a", "", &job), ERR_NOT_FOUND);
 }
 
-static void what_waits_at_its_deadline_fails(void **state)
+static void a_job_still_waiting_at_its_deadline_fails(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     struct job jobs[2], job;
     char id[JOB_ID];
     int count = -1;
     assert_int_equal(submit_with(store, 1, "a", "", 60000), 0);
-    take(store, 1); /* in time */
+    take(store, 1); /* claimed in time */
     assert_int_equal(submit_with(store, 2, "a", "", 3600000), 0);
     assert_int_equal(submit_with(store, 5, "a", "", 0), 0);
     assert_int_equal(store_expire(store, jobs, 2, &count), 0);
@@ -60,12 +60,12 @@ static void what_waits_at_its_deadline_fails(void **state)
     job_clear(&job);
     assert_int_equal(state_of(store, 1), JOB_RUNNING);
     assert_int_equal(submit_with(store, 6, "a", "", 1), 0);
-    moments_pass(5); /* in the past: the job is not claimed any more */
+    moments_pass(5); /* the deadline has passed: the job is not claimed any more */
     taken_in_order(store, (const int[]){2, 5}, 2);
     assert_int_equal(state_of(store, 6), JOB_QUEUED);
 }
 
-static void what_ended_jobs_keep_is_counted(void **state)
+static void bytes_kept_by_ended_jobs_are_counted(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID], ended[4][JOB_ID];
@@ -102,7 +102,7 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(kept_bytes(f->store), 1002 + 50);
     assert_int_equal(store_delete(f->store, id_of(2, id)), 0);
     assert_int_equal(kept_bytes(f->store), 0);
-    /* Jobs that were canceled while waiting, and while running when the daemon died. */
+    /* Jobs that were canceled while they waited, and while they ran when the daemon died. */
     enum job_state before, now;
     int requeued;
     store_set_kept_scans(f->store, true, false);
@@ -119,7 +119,7 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(kept_bytes(f->store), 1005 + 1004);
 }
 
-static void kept_scans_are_known_apart_from_results(void **state)
+static void kept_scans_are_counted_apart_from_results(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID], scans[4][JOB_ID];
@@ -138,7 +138,7 @@ static void kept_scans_are_known_apart_from_results(void **state)
     json_decref(results);
     const struct err disk = {.code = ERR_SPOOL_FULL, .acquisition = -1, .required = -1, .available = -1};
     assert_int_equal(submit(f->store, 4, 10), 0);
-    assert_int_equal(store_fail(f->store, id_of(4, id), &disk), 0); /* whose scan must not be removed */
+    assert_int_equal(store_fail(f->store, id_of(4, id), &disk), 0); /* its scan must not be removed */
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
     store_kept(f->store, &kept);
@@ -147,8 +147,8 @@ static void kept_scans_are_known_apart_from_results(void **state)
     assert_int_equal(kept.result_bytes, 700);
     assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
     assert_int_equal(count, 2);
-    assert_string_equal(scans[0], id_of(2, id)); /* which ended first */
-    for (int i = 0; i < 2; i++) {                /* the second time there is nothing to do */
+    assert_string_equal(scans[0], id_of(2, id)); /* the job that ended first */
+    for (int i = 0; i < 2; i++) {                /* the second time there is nothing to remove */
         assert_int_equal(store_scan_drop(f->store, id_of(2, id)), 0);
         store_kept(f->store, &kept);
         assert_int_equal(kept.scans, 2);
@@ -172,10 +172,10 @@ static void kept_scans_are_known_apart_from_results(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_STORE(a_key_is_one_job_of_a_client),
-        WITH_STORE(what_waits_at_its_deadline_fails),
-        WITH_STORE(what_ended_jobs_keep_is_counted),
-        WITH_STORE(kept_scans_are_known_apart_from_results),
+        WITH_STORE(a_key_identifies_one_job_of_a_client),
+        WITH_STORE(a_job_still_waiting_at_its_deadline_fails),
+        WITH_STORE(bytes_kept_by_ended_jobs_are_counted),
+        WITH_STORE(kept_scans_are_counted_apart_from_results),
     };
     return cmocka_run_group_tests_name("store_kept", tests, NULL, NULL);
 }

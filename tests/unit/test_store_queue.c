@@ -19,7 +19,8 @@ static void urgent_comes_before_normal_before_batch(void **state)
         assert_int_equal(submit_of(store, i, 10, i % 2 ? "a" : "b", priority[i - 1], 1000), 0);
     store_waiting(store, waiting);
     assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
-    /* The next job is being prefetched by a worker: another of its priority is returned, but none of a lower one. */
+    /* The next job is already being prefetched by a worker: another of its priority is returned, but none of a lower
+     * one. */
     json_t *avoid = json_pack("[s]", id_of(3, id));
     assert_int_equal(store_claim(store, avoid, NULL, &job, &found), 0);
     assert_true(found);
@@ -31,11 +32,11 @@ static void urgent_comes_before_normal_before_batch(void **state)
     assert_string_equal(job.client, "a");
     job_clear(&job);
     json_decref(avoid);
-    /* Then both were given two, and the oldest is next. */
+    /* After that both clients have had two turns, and the oldest job is next. */
     taken_in_order(store, (const int[]){2, 6, 1, 4}, 4);
 }
 
-static void clients_share_by_what_their_jobs_weigh(void **state)
+static void clients_share_by_the_weight_of_their_jobs(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     const int64_t mib = 1 << 20;
@@ -47,7 +48,7 @@ static void clients_share_by_what_their_jobs_weigh(void **state)
         assert_int_equal(submit_of(store, i, 100, "large", PRIORITY_NORMAL, 3 * mib), 0);
     /* Small jobs count as 1 MiB; the large one as three. */
     taken_in_order(store, (const int[]){1, 11, 21, 2, 12, 3, 13, 4, 22, 5, 6}, 11);
-    /* A new client has no claim to the time before it came, and a client's debt is not forgiven by being away. */
+    /* A new client is not owed the time before it came, and a client's debt is not forgiven while it is away. */
     assert_int_equal(submit_of(store, 31, 100, "large", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 32, 100, "new", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 33, 100, "new", PRIORITY_NORMAL, 1000), 0);
@@ -106,7 +107,7 @@ static void a_client_that_returns_begins_level(void **state)
     for (int i = 2; i <= 7; i++)
         assert_int_equal(submit_of(store, i, 100, "stays", PRIORITY_NORMAL, 1000), 0);
     taken_in_order(store, (const int[]){2, 3, 4, 5, 6, 7}, 6);
-    /* "back" was given one turn, "stays" six: once both have jobs again, they alternate. */
+    /* "back" has had one turn and "stays" six: once both have jobs again, they alternate. */
     for (int i = 11; i <= 13; i++)
         assert_int_equal(submit_of(store, i, 100, "stays", PRIORITY_NORMAL, 1000), 0);
     for (int i = 21; i <= 23; i++)
@@ -114,14 +115,14 @@ static void a_client_that_returns_begins_level(void **state)
     taken_in_order(store, (const int[]){21, 11, 22, 12, 23, 13}, 6);
 }
 
-static void a_start_knows_what_clients_were_given(void **state)
+static void clients_shares_survive_a_restart(void **state)
 {
     struct fixture *f = *state;
-    const int64_t gib = 1 << 30; /* the milliseconds for which job 0 holds a worker are negligible beside this */
+    const int64_t gib = 1 << 30; /* large enough that the milliseconds for which job 0 holds a worker are negligible */
     char id[JOB_ID];
     int requeued;
     json_t *results = json_array();
-    /* a is given 4.5 GiB; b, who waits meanwhile, has 5 turns of 1 GiB before a has its next. */
+    /* a gets 4.5 GiB; b, which waits meanwhile, has 5 turns of 1 GiB before a has its next. */
     assert_int_equal(submit_of(f->store, 0, 100, "a", PRIORITY_NORMAL, 9 * gib / 2), 0);
     assert_int_equal(submit_of(f->store, 1, 100, "a", PRIORITY_NORMAL, gib), 0);
     for (int i = 2; i < 10; i++)
@@ -133,18 +134,19 @@ static void a_start_knows_what_clients_were_given(void **state)
     moments_pass(2);
     take(f->store, 2);
     moments_pass(2);
-    /* A new client starts level with b, without a claim to what a and b had before. */
+    /* A new client starts level with b, and is not owed what a and b had before. */
     assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, gib), 0);
     assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, gib), 0);
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
     assert_int_equal(store_recover(f->store, &requeued), 0);
-    assert_int_equal(requeued, 1); /* 2, whose turn was not had */
+    assert_int_equal(requeued, 1); /* job 2, which never ran */
     taken_in_order(f->store, (const int[]){2, 10, 3, 11, 4, 5, 6, 1, 7, 8, 9}, 11);
 }
 
-/* A second of a worker counts as 64 MiB: 100 ms as 6.4 jobs of 1 MiB. However it ends, it counts; and after a start. */
-static void the_time_of_workers_counts(void **state)
+/* One second of a worker counts as 64 MiB, so 100 ms count as 6.4 jobs of 1 MiB. The time counts however the job ends,
+ * and also after a restart. */
+static void worker_time_counts_towards_a_clients_share(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
@@ -167,7 +169,7 @@ static void the_time_of_workers_counts(void **state)
             assert_int_equal(store_requeue(f->store, id_of(first, id), true), 0);
         else
             assert_int_equal(store_canceled(f->store, id_of(first, id)), 0);
-        /* Both wait for the first time; the later one has six turns before the other has one more. */
+        /* Both clients wait for the first time; the later one has six turns before the other has its second. */
         if (way != 1)
             assert_int_equal(submit_of(f->store, first + 1, 100, holds, PRIORITY_NORMAL, 1000), 0);
         for (int i = 2; i < 9; i++)
@@ -180,7 +182,7 @@ static void the_time_of_workers_counts(void **state)
         for (int i = 2; i < 8; i++)
             take(f->store, first + i);
         struct job job;
-        for (bool found = true; found;) { /* what is left */
+        for (bool found = true; found;) { /* the remaining jobs */
             assert_int_equal(store_claim(f->store, NULL, NULL, &job, &found), 0);
             if (found)
                 job_clear(&job);
@@ -197,18 +199,18 @@ static void waiting_earns_priority(void **state)
     moments_pass(30);
     assert_int_equal(submit_of(store, 2, 10, "a", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 3, 10, "a", PRIORITY_URGENT, 1000), 0);
-    /* With an hour per step of ageing: as without ageing. */
+    /* With an hour per step of ageing the order is that without ageing. */
     store_set_ageing(store, 3600000);
     bool found;
     assert_int_equal(store_peek(store, NULL, &job, &found), 0);
     assert_string_equal(job.id, id_of(3, id));
     job_clear(&job);
-    /* In 30 ms the batch job has aged twice by 15 ms, and is the oldest of the urgent. */
+    /* In 30 ms the batch job has aged by two steps of 15 ms, and is the oldest urgent job. */
     store_set_ageing(store, 15);
     take(store, 1);
     store_set_ageing(store, 0);
     taken_in_order(store, (const int[]){3, 2}, 2);
-    /* No job ages beyond urgent: at that priority the clients share again, and b has not had a turn yet. */
+    /* No job ages beyond urgent: at that priority the clients take turns again, and b has not had one yet. */
     assert_int_equal(submit_of(store, 4, 10, "a", PRIORITY_BATCH, 1000), 0);
     moments_pass(30);
     assert_int_equal(submit_of(store, 5, 10, "b", PRIORITY_URGENT, 1000), 0);
@@ -229,8 +231,8 @@ static void *submit_one(void *context)
     return NULL;
 }
 
-/* Another connection blocks the writer, so that these submissions are committed in one transaction: each has to see
- * those before it. */
+/* Another connection blocks the writer, so that these submissions are committed in one transaction; each must see those
+ * before it. */
 static void a_quota_holds_within_a_transaction(void **state)
 {
     enum { TOGETHER = 8 };
@@ -260,7 +262,7 @@ static void a_quota_holds_within_a_transaction(void **state)
     assert_int_equal(counts[JOB_QUEUED], 3);
 }
 
-static void a_client_has_its_quota(void **state)
+static void each_client_has_a_quota(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     const struct quota none = {0, 0};
@@ -268,7 +270,7 @@ static void a_client_has_its_quota(void **state)
     store_set_quota(store, 2, 0);
     assert_true(store_has_quota(store, none));
     assert_int_equal(store_room(store, "a", none, (struct quota){1, 5000}, 1, 100),
-                     0); /* uploads without a row count, too */
+                     0); /* uploads without a row count too */
     assert_int_equal(store_room(store, "a", none, (struct quota){2, 0}, 1, 100), ERR_QUOTA);
     for (int i = 1; i <= 2; i++)
         assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
@@ -276,7 +278,7 @@ static void a_client_has_its_quota(void **state)
     assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1, 100), ERR_QUOTA);
     assert_int_equal(submit_of(store, 3, 100, "b", PRIORITY_NORMAL, 1000), 0);
     take(store, 1);
-    assert_int_equal(submit_of(store, 4, 100, "a", PRIORITY_NORMAL, 1000), 0); /* what runs does not wait */
+    assert_int_equal(submit_of(store, 4, 100, "a", PRIORITY_NORMAL, 1000), 0); /* job 1 is running */
     store_set_quota(store, 0, 3000);
     assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1000, 100), 0);
     assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1001, 100), ERR_QUOTA);
@@ -287,31 +289,31 @@ static void a_client_has_its_quota(void **state)
     assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1001), ERR_QUOTA);
     assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(store_room(store, "new", (struct quota){0, 0}, none, 3001, 100), ERR_QUOTA);
-    assert_int_equal(store_room(store, "new", (struct quota){0, 3001}, none, 3001, 100), 0); /* its token's own */
+    assert_int_equal(store_room(store, "new", (struct quota){0, 3001}, none, 3001, 100), 0); /* the token's own quota */
     assert_int_equal(store_room(store, "new", (struct quota){0, 10}, none, 11, 100), ERR_QUOTA);
 }
 
-static void who_is_refused_is_told_when_the_queue_will_have_moved(void **state)
+static void retry_after_follows_the_pace_of_the_queue(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
-    assert_int_equal(store_retry_seconds(store, ERR_QUEUE_FULL), 1); /* nothing is known */
-    assert_int_equal(store_retry_seconds(store, ERR_DRAINING), 0);   /* not for the queue */
+    assert_int_equal(store_retry_seconds(store, ERR_QUEUE_FULL), 1); /* no interval was measured yet */
+    assert_int_equal(store_retry_seconds(store, ERR_DRAINING), 0);   /* draining does not depend on the queue */
     for (int i = 0; i < 9; i++)
         assert_int_equal(submit_of(store, i, 100, (const char *[]){"a", "b", "c"}[i % 3], PRIORITY_NORMAL, 1000), 0);
     double before = clock_seconds();
     take(store, 0);
-    usleep(1300000); /* it stands still */
+    usleep(1300000); /* the queue stands still */
     int full = store_retry_seconds(store, ERR_QUEUE_FULL), spool = store_retry_seconds(store, ERR_SPOOL_FULL);
     assert_in_range(full, 2, (int)ceil(clock_seconds() - before));
     assert_in_range(spool, full, (int)ceil(clock_seconds() - before));
     take(store, 1);
-    full = store_retry_seconds(store, ERR_QUEUE_FULL); /* as it took the last time */
+    full = store_retry_seconds(store, ERR_QUEUE_FULL); /* the interval measured last */
     assert_in_range(full, 2, (int)ceil(clock_seconds() - before));
-    int quota = store_retry_seconds(store, ERR_QUOTA); /* three clients wait */
+    int quota = store_retry_seconds(store, ERR_QUOTA); /* three clients have waiting jobs */
     assert_in_range(quota, 3 * (full - 1) + 1, 3 * store_retry_seconds(store, ERR_QUEUE_FULL));
     for (int i = 2; i < 9; i++)
         take(store, i);
-    enum { ENOUGH = 59, MOST = 1000 }; /* more where this program itself stands still for a second */
+    enum { ENOUGH = 59, MOST = 1000 }; /* more rounds if this program itself stands still for a second */
     int seconds = 0;
     assert_int_equal(submit_of(store, 9, 100, "a", PRIORITY_NORMAL, 1000), 0);
     for (int i = 9; i < ENOUGH || (seconds != 1 && i < MOST); i++) {
@@ -319,22 +321,22 @@ static void who_is_refused_is_told_when_the_queue_will_have_moved(void **state)
         take(store, i);
         seconds = store_retry_seconds(store, ERR_QUOTA);
     }
-    assert_int_equal(seconds, 1); /* it has become quick */
+    assert_int_equal(seconds, 1); /* the queue moves quickly again */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_STORE(urgent_comes_before_normal_before_batch),
-        WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(clients_share_by_the_weight_of_their_jobs),
         WITH_STORE(a_job_knows_how_many_are_ahead),
         WITH_STORE(a_client_that_returns_begins_level),
-        WITH_STORE(a_start_knows_what_clients_were_given),
-        WITH_STORE(the_time_of_workers_counts),
+        WITH_STORE(clients_shares_survive_a_restart),
+        WITH_STORE(worker_time_counts_towards_a_clients_share),
         WITH_STORE(waiting_earns_priority),
-        WITH_STORE(a_client_has_its_quota),
+        WITH_STORE(each_client_has_a_quota),
         WITH_STORE(a_quota_holds_within_a_transaction),
-        WITH_STORE(who_is_refused_is_told_when_the_queue_will_have_moved),
+        WITH_STORE(retry_after_follows_the_pace_of_the_queue),
     };
     return cmocka_run_group_tests_name("store_queue", tests, NULL, NULL);
 }

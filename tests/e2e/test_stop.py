@@ -36,7 +36,7 @@ class Crowd:
         self.daemon, self.stopped, self.done, self.wrong = daemon, threading.Event(), {}, []
         self.threads = [threading.Thread(target=self.client, args=(action, random.Random(f"{seed}-{action.__name__}")))
                         for action in (self.submit, self.wait, self.resumable, self.listen, self.follow, self.convert,
-                                       self.stream, self.stream_part, self.manage)]
+                                       self.stream, self.stream_part, self.post, self.manage)]
         for thread in self.threads:
             thread.start()
 
@@ -108,6 +108,11 @@ class Crowd:
             session.send(mrd.text(mrd.CONFIG_TEXT, "kind=recon"), *MESSAGES[:chance.randrange(1, len(MESSAGES))])
             session.socket.shutdown(socket.SHUT_WR)
             session.failure()
+
+    def post(self, _):
+        """A stream in a body, whose images are sent one by one."""
+        answer = self.daemon.submit(b"".join(MESSAGES), Accept="multipart/mixed", Prefer="wait=60")
+        assert answer.status < 500, answer.body
 
     def manage(self, chance):
         """Cancel, resubmit, remove and reload."""

@@ -30,7 +30,8 @@ def snapshot(version, **layout):
 
 
 def main(folder):
-    columns = {"position": seeds.ROWS[0, :, :3], "charge": np.ones(2), "velocity": seeds.ROWS[:, :, 3:6], "id": np.arange(2)}
+    columns = {"position": seeds.ROWS[0, :, :3], "charge": np.ones(2), "velocity": seeds.ROWS[:, :, 3:6],
+               "id": np.arange(2)}
     files = {
         "pqr": seeds.PQR, "pdb": seeds.PDB, "xyz": seeds.XYZ, "csv": seeds.CSV,
         "npy_floats": seeds.saved(seeds.ROWS), "npy_integers": seeds.saved(seeds.ROWS[0, :, :6].astype(">i2")),

@@ -267,8 +267,7 @@ static void test_range(struct dev *gpu)
                    scaled.image[i].im == ldexpf(plain.image[i].im, power);
         for (size_t m = 0; m < dense.samples; m++)
             p.data[m] = (struct c32){ldexpf(p.data[m].re, -power), ldexpf(p.data[m].im, -power)};
-        snprintf(name, sizeof name, "%s: data times 2^%d give the image times 2^%d", dense.name, power,
-                 power);
+        snprintf(name, sizeof name, "%s: data times 2^%d give the image times 2^%d", dense.name, power, power);
         verdict(same, name, "pixels differ");
         outcome_free(&scaled);
     }

@@ -115,7 +115,7 @@ fuzz:
 	  CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
 fuzzers: $(FUZZERS)
 $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/kinds_table.c recon/view.c \
-	recon/result_file.c $(wildcard recon/*/*_kind.c) \
+	recon/result_file.c recon/codec/sealed.c $(wildcard recon/*/*_kind.c) \
 	$(addprefix recon/image/,image.c image_formats.c picture.c) $(wildcard recon/mesh/*.c) \
 	$(addprefix recon/volume/volume,.c _formats.c _npy.c) \
 	$(addprefix recon/particle/particles,.c _builder.c _element.c _gadget.c _npy.c _pqr.c _sniff.c _table.c _text.c) \

@@ -72,13 +72,13 @@ static HOST_DEVICE inline uint32_t range_bin_left(const struct range_geometry *g
 }
 
 /* Consecutive light bins along x without a gap, summed by one warp. */
-struct range_run {
+struct range_bin_run {
     uint32_t bin, bins;
 };
 
 /* Whether an occupied bin continues the run of the bin to its left. Runs are cut at about run_samples; this depends on
  * the bin only. first: [bins + 1], the start of each bin's samples. */
-static HOST_DEVICE inline bool range_goes_on(const struct range_geometry *g, uint32_t bin, const uint32_t *first)
+static HOST_DEVICE inline bool range_run_continues(const struct range_geometry *g, uint32_t bin, const uint32_t *first)
 {
     if (bin % (uint32_t)g->axis[0].bins % g->run_bins == 0)
         return false;
@@ -87,11 +87,11 @@ static HOST_DEVICE inline bool range_goes_on(const struct range_geometry *g, uin
            from / g->run_samples == (from - left) / g->run_samples;
 }
 
-static HOST_DEVICE inline struct range_run range_run_from(const struct range_geometry *g, uint32_t bin, uint32_t count,
-                                                          const uint32_t *first)
+static HOST_DEVICE inline struct range_bin_run range_bin_run_from(const struct range_geometry *g, uint32_t bin,
+                                                                  uint32_t count, const uint32_t *first)
 {
-    struct range_run run = {bin, 1};
-    while (bin + run.bins < count && range_goes_on(g, bin + run.bins, first))
+    struct range_bin_run run = {bin, 1};
+    while (bin + run.bins < count && range_run_continues(g, bin + run.bins, first))
         run.bins++;
     return run;
 }
@@ -111,7 +111,7 @@ static HOST_DEVICE inline struct range_prefix range_prefix_of(const struct range
     t.heavies = g->light > 0 && held > g->light;
     t.parts = t.heavies ? (held + g->depth - 1) / g->depth : 0;
     if (g->run_samples > 0) {
-        bool on = range_goes_on(g, bin, first);
+        bool on = range_run_continues(g, bin, first);
         t.runs = held > 0 && !t.heavies && !on;
         t.slots = t.occupied + (first[left + 1] > first[left] && !on);
     }

@@ -54,12 +54,12 @@ struct range_bins_gpu {
     struct range_task *parts;       /* [slots]: part i sums into partial tile i */
     struct range_task *heavy;       /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
-    struct range_run *runs;    /* in order of their bins */
-    uint32_t *slot;            /* [count + 1]: the slots of bin b are slot[b] .. slot[b + 1] - 1 */
-    struct range_prefix *rows; /* host, [axis[1].bins + 1]: counts of the bins before each row along y */
-    uint32_t *done;            /* [count]: the round in which the bin's tile was last added to the grid */
-    uint32_t *ticket;          /* one counter: number of started tasks of a list */
-    uint32_t round;            /* counted up for every sum */
+    struct range_bin_run *runs; /* in order of their bins */
+    uint32_t *slot;             /* [count + 1]: the slots of bin b are slot[b] .. slot[b + 1] - 1 */
+    struct range_prefix *rows;  /* host, [axis[1].bins + 1]: counts of the bins before each row along y */
+    uint32_t *done;             /* [count]: the round in which the bin's tile was last added to the grid */
+    uint32_t *ticket;           /* one counter: number of started tasks of a list */
+    uint32_t round;             /* counted up for every sum */
     size_t nonfinite; /* index of the first value of k that is not finite, or SIZE_MAX; that sample is placed at 0 */
     size_t bytes;
     double seconds; /* time of binning, by the device's clock */

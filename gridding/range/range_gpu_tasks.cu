@@ -74,7 +74,7 @@ static __global__ void prefix_bins(bin_order order, uint32_t count, const uint32
 
 /* Blocks of 256; a thread owns one bin, or the end of the table. */
 static __global__ void list_runs(struct range_geometry g, uint32_t count, const uint32_t *first,
-                                 const range_prefix *before, struct range_run *runs, uint32_t *slot)
+                                 const range_prefix *before, struct range_bin_run *runs, uint32_t *slot)
 {
     uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
     if (bin > count)
@@ -82,7 +82,7 @@ static __global__ void list_runs(struct range_geometry g, uint32_t count, const 
     slot[bin] = before[bin].slots;
     if (bin == count || before[bin + 1].runs == before[bin].runs)
         return;
-    runs[before[bin].runs] = range_run_from(&g, bin, count, first);
+    runs[before[bin].runs] = range_bin_run_from(&g, bin, count, first);
 }
 
 /* The neighbours of a bin that have samples and precede it. */

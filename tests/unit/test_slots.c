@@ -25,7 +25,7 @@ struct layout {
     struct sample *sample; /* sorted by bin */
     uint32_t *first, *slot;
     struct range_prefix *rows, all;
-    struct range_run *run;
+    struct range_bin_run *run;
     uint32_t *heavy; /* indices of bins */
     double *slots, *grid;
     bool *written; /* [slots], in this chunk */
@@ -102,7 +102,7 @@ static void make_lists(struct layout *l)
             break;
         struct range_prefix t = range_prefix_of(&l->g, b, l->first);
         if (t.runs)
-            l->run[before.runs] = range_run_from(&l->g, b, l->count, l->first);
+            l->run[before.runs] = range_bin_run_from(&l->g, b, l->count, l->first);
         if (t.heavies)
             l->heavy[before.heavies] = b;
         before = range_prefix_add(before, t);
@@ -174,7 +174,7 @@ static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch
 {
     double *sum[2] = {allocate(SLOT, sizeof(double)), allocate(SLOT, sizeof(double))};
     for (uint32_t r = 0; r < rows->runs[stretch] + rows->heavies[stretch]; r++) {
-        struct range_run run;
+        struct range_bin_run run;
         if (r < rows->runs[stretch]) {
             run = l->run[rows->run[stretch] + r];
         } else { /* its parts, summed */

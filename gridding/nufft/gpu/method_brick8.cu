@@ -18,7 +18,7 @@ enum { SLOT_VECTORS = BRICK_Z * BRICK_Y * 2, ROW_Z = 18 };
 struct brick_args {
     struct range_geometry geometry;
     const struct range_task *parts;
-    const struct range_run *runs;
+    const struct range_bin_run *runs;
     struct slot_rows rows;
     const uint32_t *first, *slot, *order;
     const struct range_point_gpu *points;
@@ -198,7 +198,7 @@ static __device__ __forceinline__ struct brick_task task_of(const struct brick_a
         task.right = task.own + SLOT_VECTORS;
         task.step = a.partial_step;
     } else {
-        const struct range_run run = a.runs[work.number];
+        const struct range_bin_run run = a.runs[work.number];
         const uint32_t right = range_bin_right(&a.geometry, run.bin + run.bins - 1);
         task.bin = run.bin;
         task.bins = run.bins;

@@ -30,25 +30,17 @@ def series():
     return scan
 
 
-class Post:
+class Post(mrd.Session):
     """A chunked POST /v1/jobs whose body is sent piece by piece."""
 
     def __init__(self, daemon, query=QUERY, **headers):
-        self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
+        super().__init__(address=("127.0.0.1", daemon.port))
         lines = [f"POST /v1/jobs?{query} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked",
                  *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
         self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
     def send(self, *pieces):
-        for piece in pieces:
-            self.socket.sendall(b"%x\r\n" % len(piece) + piece + b"\r\n")
-        return self
+        return super().send(*(b"%x\r\n" % len(piece) + piece + b"\r\n" for piece in pieces))
 
     def end(self):
         """End the body; returns status, headers and body of the answer, after which the connection closes."""

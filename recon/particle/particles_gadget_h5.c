@@ -1,8 +1,8 @@
 /* Reads GADGET snapshots in HDF5 (V. Springel, User guide for GADGET-2, section 6.3; as Arepo, GIZMO, SWIFT and
  * MP-Gadget's relatives write them): /Header with attributes, /PartType0 to 5 with Coordinates, Velocities, ParticleIDs
  * and Masses. */
+#include "recon/h5/h5_upload.h"
 #include "recon/particle/particles_build.h"
-#include "recon/scan/scan_h5.h"
 
 #include "gridding/base/err.h"
 
@@ -19,13 +19,19 @@ static const struct {
     int items;
 } sets[SETS] = {{"Coordinates", 3}, {"Velocities", 3}, {"Masses", 1}, {"ParticleIDs", 1}};
 
+struct set {
+    hid_t dataset, stored; /* -1: none */
+    struct h5_items items;
+};
+
 struct group {
-    hid_t group, set[SETS]; /* -1: none */
+    hid_t group; /* -1: none */
+    struct set set[SETS];
     uint64_t count;
 };
 
 struct snapshot_h5 {
-    hid_t file;
+    struct h5_upload h5;
     struct group type[TYPES];
     uint64_t count[TYPES], all;
     double mass[TYPES], time, redshift, box[3];
@@ -40,7 +46,7 @@ static int attribute_read(hid_t group, const char *name, double *to, int most)
     hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute), space = attribute < 0 ? -1 : H5Aget_space(attribute);
     hssize_t count = space < 0 ? 0 : H5Sget_simple_extent_npoints(space);
     double value[TYPES];
-    if (count < 1 || count > most || !scan_h5_is_plain(type) || H5Aread(attribute, H5T_NATIVE_DOUBLE, value) < 0)
+    if (count < 1 || count > most || !h5_is_plain(type) || H5Aread(attribute, H5T_NATIVE_DOUBLE, value) < 0)
         count = 0;
     memcpy(to, value, (size_t)count * sizeof *to);
     if (space >= 0)
@@ -66,7 +72,7 @@ static hid_t group_open(hid_t file, const char *name)
 
 static int header_read(struct snapshot_h5 *s)
 {
-    hid_t header = group_open(s->file, "Header");
+    hid_t header = group_open(s->h5.file, "Header");
     double files = 1;
     if (header < 0)
         return err_set(ERR_UNKNOWN_FORMAT, "The HDF5 file is not a GADGET snapshot: it has no group Header.");
@@ -93,21 +99,22 @@ static int header_read(struct snapshot_h5 *s)
 
 /* ---- the bodies ---- */
 
-static int set_open(struct group *g, int set, int type)
+static int set_open(struct h5_upload *h5, struct group *g, int set, int type)
 {
     char path[PATH];
     hsize_t size[2] = {0, 1};
+    struct set *s = &g->set[set];
     snprintf(path, sizeof path, "PartType%d/%s", type, sets[set].name);
     if (H5Lexists(g->group, sets[set].name, H5P_DEFAULT) <= 0)
         return 0;
-    int rc = scan_h5_dataset_any(&g->set[set], g->group, sets[set].name);
+    int rc = h5_dataset_any(&s->dataset, g->group, sets[set].name);
     if (rc != 0)
         return rc;
-    hid_t space = H5Dget_space(g->set[set]), stored = H5Dget_type(g->set[set]);
+    s->stored = H5Dget_type(s->dataset);
+    hid_t space = H5Dget_space(s->dataset);
     const int axes = H5Sget_simple_extent_ndims(space);
-    bool fits = scan_h5_is_plain(stored) && axes >= 1 && axes <= 2 &&
-                H5Sget_simple_extent_dims(space, size, NULL) >= 0 && size[1] == (hsize_t)sets[set].items;
-    H5Tclose(stored);
+    bool fits = h5_is_plain(s->stored) && axes >= 1 && axes <= 2 && H5Sget_simple_extent_dims(space, size, NULL) >= 0 &&
+                size[1] == (hsize_t)sets[set].items;
     H5Sclose(space);
     if (!fits)
         return err_set(ERR_MALFORMED_FILE, "%s does not have %d numbers for each body.", path, sets[set].items);
@@ -115,7 +122,7 @@ static int set_open(struct group *g, int set, int type)
         return err_set(ERR_MALFORMED_FILE, "%s has %llu rows, and Coordinates has %llu.", path,
                        (unsigned long long)size[0], (unsigned long long)g->count);
     g->count = size[0];
-    return 0;
+    return h5_items_open(&s->items, h5, s->dataset, H5Tget_size(s->stored));
 }
 
 static int type_open(struct snapshot_h5 *s, int type, unsigned *columns)
@@ -126,33 +133,20 @@ static int type_open(struct snapshot_h5 *s, int type, unsigned *columns)
     char name[PATH];
     int rc = 0;
     snprintf(name, sizeof name, "PartType%d", type);
-    g->group = group_open(s->file, name);
+    g->group = group_open(s->h5.file, name);
     if (g->group < 0)
         return 0;
     for (int set = 0; set < SETS && rc == 0; set++)
-        rc = set_open(g, set, type);
-    if (rc == 0 && g->set[COORDINATES] < 0)
+        rc = set_open(&s->h5, g, set, type);
+    if (rc == 0 && g->set[COORDINATES].dataset < 0)
         rc = err_set(ERR_MALFORMED_FILE, "%s has no Coordinates.", name);
-    if (rc == 0 && g->count && g->set[MASSES] < 0 && s->mass[type] == 0)
+    if (rc == 0 && g->count && g->set[MASSES].dataset < 0 && s->mass[type] == 0)
         rc = err_set(ERR_MALFORMED_FILE, "%s has no Masses, and the Header's MassTable has no mass for it.", name);
     for (int set = 0; set < SETS; set++)
-        *columns |= g->set[set] >= 0 ? of[set] : 0;
+        *columns |= g->set[set].dataset >= 0 ? of[set] : 0;
     s->count[type] = g->count;
     s->all += g->count;
     return rc;
-}
-
-/* `count` rows of a dataset from `first` on. */
-static int dataset_rows_read(hid_t set, int items, hid_t type, uint64_t first, uint64_t count, void *to)
-{
-    const hsize_t start[2] = {first, 0}, size[2] = {count, (hsize_t)items};
-    hid_t there = H5Dget_space(set);
-    hid_t here = H5Screate_simple(H5Sget_simple_extent_ndims(there), size, NULL);
-    bool read = H5Sselect_hyperslab(there, H5S_SELECT_SET, start, NULL, size, NULL) >= 0 &&
-                H5Dread(set, type, here, there, H5P_DEFAULT, to) >= 0;
-    H5Sclose(here);
-    H5Sclose(there);
-    return read ? 0 : -1;
 }
 
 struct gadget_batch {
@@ -168,11 +162,11 @@ static int batch_add(const struct snapshot_h5 *s, int type, const struct gadget_
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         struct particle row = {.element = 0, .mass = s->mass[type]};
         memcpy(row.position, batch->value[COORDINATES] + 3 * i, sizeof row.position);
-        if (g->set[VELOCITIES] >= 0)
+        if (g->set[VELOCITIES].dataset >= 0)
             memcpy(row.velocity, batch->value[VELOCITIES] + 3 * i, sizeof row.velocity);
-        if (g->set[MASSES] >= 0)
+        if (g->set[MASSES].dataset >= 0)
             row.mass = batch->value[MASSES][i];
-        if (g->set[IDS] >= 0)
+        if (g->set[IDS].dataset >= 0)
             row.id = batch->id[i];
         rc = particles_row_check(&row, b->columns, "Body", before + i + 1);
         if (rc == 0)
@@ -181,29 +175,34 @@ static int batch_add(const struct snapshot_h5 *s, int type, const struct gadget_
     return rc;
 }
 
-static int type_write(const struct snapshot_h5 *s, int type, uint64_t before, struct gadget_batch *batch,
+/* `count` rows of a dataset from `first` on. */
+static bool rows_read(struct set *s, int set, uint64_t first, uint64_t count, struct gadget_batch *batch)
+{
+    const struct h5_numbers numbers = {.stored = s->stored, .count = 1};
+    return set == IDS
+               ? h5_items_convert(&s->items, &numbers, first, count, H5T_NATIVE_UINT64, sizeof(uint64_t), batch->id)
+               : h5_items_convert(&s->items, &numbers, first, count, H5T_NATIVE_DOUBLE, sizeof(double),
+                                  batch->value[set]);
+}
+
+static int type_write(struct snapshot_h5 *s, int type, uint64_t before, struct gadget_batch *batch,
                       struct particles_builder *b)
 {
-    const struct group *g = &s->type[type];
+    struct group *g = &s->type[type];
     int rc = 0;
     for (uint64_t first = 0; first < g->count && rc == 0; first += BATCH) {
         const uint64_t count = g->count - first < BATCH ? g->count - first : BATCH;
-        for (int set = 0; set < SETS && rc == 0; set++) {
-            if (g->set[set] < 0)
-                continue;
-            void *to = set == IDS ? (void *)batch->id : (void *)batch->value[set];
-            hid_t as = set == IDS ? H5T_NATIVE_UINT64 : H5T_NATIVE_DOUBLE;
-            if (dataset_rows_read(g->set[set], sets[set].items, as, first, count, to) != 0)
+        for (int set = 0; set < SETS && rc == 0; set++)
+            if (g->set[set].dataset >= 0 && !rows_read(&g->set[set], set, first, count, batch))
                 rc = err_set(ERR_MALFORMED_FILE, "PartType%d/%s cannot be read from row %llu on: the file is damaged.",
                              type, sets[set].name, (unsigned long long)first);
-        }
         if (rc == 0)
             rc = batch_add(s, type, batch, before + first, count, b);
     }
     return rc;
 }
 
-static int snapshot_write(const struct snapshot_h5 *s, int memory, uint64_t most_bytes, unsigned columns)
+static int snapshot_write(struct snapshot_h5 *s, int memory, uint64_t most_bytes, unsigned columns)
 {
     struct particles_builder b = {.fd = memory};
     struct gadget_batch *batch = malloc(sizeof *batch);
@@ -221,15 +220,32 @@ static int snapshot_write(const struct snapshot_h5 *s, int memory, uint64_t most
     return rc;
 }
 
+static void snapshot_close(struct snapshot_h5 *s)
+{
+    for (int t = 0; t < TYPES; t++) {
+        for (struct set *set = s->type[t].set; set < s->type[t].set + SETS; set++) {
+            h5_items_close(&set->items);
+            if (set->stored >= 0)
+                H5Tclose(set->stored);
+            if (set->dataset >= 0)
+                H5Dclose(set->dataset);
+        }
+        if (s->type[t].group >= 0)
+            H5Gclose(s->type[t].group);
+    }
+    h5_upload_close(&s->h5);
+}
+
 int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *of)
 {
-    struct scan_h5 h5;
     struct snapshot_h5 s = {.all = 0};
     unsigned columns = 1U << PARTICLE_POSITION | 1U << PARTICLE_MASS;
-    for (int t = 0; t < TYPES; t++)
-        s.type[t] = (struct group){.group = -1, .set = {-1, -1, -1, -1}};
-    int rc = scan_h5_open(&h5, file, bytes);
-    s.file = h5.file;
+    for (int t = 0; t < TYPES; t++) {
+        s.type[t].group = -1;
+        for (int set = 0; set < SETS; set++)
+            s.type[t].set[set].dataset = s.type[t].set[set].stored = -1;
+    }
+    int rc = h5_upload_open(&s.h5, file, bytes);
     if (rc == 0)
         rc = header_read(&s);
     for (int t = 0; t < TYPES && rc == 0; t++)
@@ -240,13 +256,6 @@ int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file
         rc = particles_needed(of, columns, "Snapshots contain positions, velocities, IDs and masses.");
     if (rc == 0)
         rc = snapshot_write(&s, memory, most_bytes, columns);
-    for (int t = 0; t < TYPES; t++) {
-        for (int set = 0; set < SETS; set++)
-            if (s.type[t].set[set] >= 0)
-                H5Dclose(s.type[t].set[set]);
-        if (s.type[t].group >= 0)
-            H5Gclose(s.type[t].group);
-    }
-    scan_h5_close(&h5);
+    snapshot_close(&s);
     return rc;
 }

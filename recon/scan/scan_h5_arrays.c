@@ -16,46 +16,31 @@ bool scan_h5_has_arrays(hid_t file)
     return H5Lexists(file, "rawdata", H5P_DEFAULT) > 0 && H5Lexists(file, "trajectory", H5P_DEFAULT) > 0;
 }
 
-/* Whether both members lie within the number and apart: libhdf5 reads outside of it where they do not. */
-static bool members_fit(hid_t stored)
+/* The plain floating-point numbers that its items consist of; two of a kind without a gap are a complex number (h5py: r
+ * and i). numbers->stored is the caller's; negative: neither fits. */
+static void numbers_find(struct h5_numbers *numbers, hid_t stored, bool complex_valued)
 {
-    const size_t size = H5Tget_size(stored);
-    size_t end = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        const hid_t member = H5Tget_member_type(stored, i);
-        const size_t at = H5Tget_member_offset(stored, i), bytes = member >= 0 ? H5Tget_size(member) : 0;
-        if (member >= 0)
-            H5Tclose(member);
-        if (bytes == 0 || bytes > size || at < end || at > size - bytes)
-            return false;
-        end = at + bytes;
+    const H5T_class_t class = stored >= 0 ? H5Tget_class(stored) : H5T_NO_CLASS;
+    hid_t other = -1;
+    *numbers = (struct h5_numbers){.stored = -1, .count = complex_valued ? 2 : 1};
+    if (!complex_valued && class == H5T_FLOAT)
+        numbers->stored = H5Tcopy(stored);
+    if (complex_valued && class == H5T_COMPOUND && H5Tget_nmembers(stored) == 2) {
+        numbers->stored = H5Tget_member_type(stored, 0);
+        other = H5Tget_member_type(stored, 1);
     }
-    return true;
-}
-
-/* The type to read it as: float32, or pairs of float32 with the file's member names (h5py: r and i). Negative: neither
- * fits. */
-static hid_t type_wanted(hid_t dataset, bool complex_valued)
-{
-    hid_t stored = H5Dget_type(dataset), wanted = -1;
-    bool pair = stored >= 0 && H5Tget_class(stored) == H5T_COMPOUND && H5Tget_nmembers(stored) == 2;
-    if (!complex_valued && stored >= 0 && H5Tget_class(stored) == H5T_FLOAT)
-        wanted = H5Tcopy(H5T_NATIVE_FLOAT);
-    if (complex_valued && pair && H5Tget_member_class(stored, 0) == H5T_FLOAT &&
-        H5Tget_member_class(stored, 1) == H5T_FLOAT && members_fit(stored)) {
-        wanted = H5Tcreate(H5T_COMPOUND, sizeof(struct c32));
-        for (unsigned i = 0; i < 2; i++) {
-            char *name = H5Tget_member_name(stored, i);
-            if (!name || H5Tinsert(wanted, name, i * sizeof(float), H5T_NATIVE_FLOAT) < 0) {
-                H5Tclose(wanted);
-                wanted = -1;
-            }
-            H5free_memory(name);
-        }
+    const size_t bytes = numbers->stored >= 0 ? H5Tget_size(numbers->stored) : 0;
+    bool fits = numbers->stored >= 0 && H5Tget_class(numbers->stored) == H5T_FLOAT && h5_is_plain(numbers->stored) &&
+                H5Tget_size(stored) == numbers->count * bytes;
+    if (fits && complex_valued)
+        fits = other >= 0 && H5Tequal(numbers->stored, other) > 0 && H5Tget_member_offset(stored, 0) == 0 &&
+               H5Tget_member_offset(stored, 1) == bytes;
+    if (other >= 0)
+        H5Tclose(other);
+    if (!fits && numbers->stored >= 0) {
+        H5Tclose(numbers->stored);
+        numbers->stored = -1;
     }
-    if (stored >= 0)
-        H5Tclose(stored);
-    return wanted;
 }
 
 /* `axes`: how many there must be; 0: any number. */
@@ -81,33 +66,49 @@ static int size_take(struct scan_array *array, hid_t dataset, int axes)
                                                  : "[3, sample, readout]");
 }
 
-/* Read the dataset without reordering; the caller frees *memory. */
-static int dataset_read(struct scan_array *array, hid_t file, int axes, void **memory, uint64_t *most)
+/* Read an open dataset without reordering; the caller frees *memory. */
+static int items_read(struct scan_array *array, struct h5_upload *h5, hid_t dataset, const struct h5_numbers *numbers,
+                      void **memory, uint64_t *most)
 {
-    hid_t dataset = -1;
-    int rc = scan_h5_dataset_any(&dataset, file, array->name);
-    if (rc != 0)
-        return rc;
-    hid_t type = type_wanted(dataset, array->complex_valued);
-    uint64_t items = 0;
+    struct h5_items items;
+    uint64_t count = 0;
     size_t bytes = 0;
-    rc = size_take(array, dataset, axes);
-    if (rc == 0 && type < 0)
-        rc = err_set(ERR_MALFORMED_FILE, "The dataset %s holds no %s numbers.", array->name,
-                     array->complex_valued ? "complex (compound of two floats)" : "floating-point");
     array->real_size = sizeof(float);
-    if (rc == 0 && (!scan_array_order(array, false, &items) ||
-                    !size_mul(items, sizeof(float) * (array->complex_valued ? 2 : 1), &bytes) || bytes > *most))
-        rc = err_set(ERR_LIMIT, "The dataset %s takes more than %llu MB. Send the scan as .npz or ISMRMRD.",
-                     array->name, (unsigned long long)*most >> 20);
-    if (rc == 0 && !(*memory = malloc(bytes + 1)))
-        rc = err_no_memory_bytes(bytes, "the dataset %s", array->name);
-    if (rc == 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *memory) < 0)
+    if (!scan_array_order(array, false, &count) || !size_mul(count, sizeof(float) * numbers->count, &bytes) ||
+        bytes > *most)
+        return err_set(ERR_LIMIT, "The dataset %s takes more than %llu MB. Send the scan as .npz or ISMRMRD.",
+                       array->name, (unsigned long long)*most >> 20);
+    if (!(*memory = malloc(bytes + 1)))
+        return err_no_memory_bytes(bytes, "the dataset %s", array->name);
+    int rc = h5_items_open(&items, h5, dataset, numbers->count * H5Tget_size(numbers->stored));
+    if (rc == 0 && !h5_items_convert(&items, numbers, 0, array->size[0], H5T_NATIVE_FLOAT, sizeof(float), *memory))
         rc = err_set(ERR_MALFORMED_FILE, "The dataset %s is damaged.", array->name);
+    h5_items_close(&items);
     array->items = *memory;
     *most -= rc == 0 ? bytes : 0;
-    if (type >= 0)
-        H5Tclose(type);
+    return rc;
+}
+
+static int dataset_read(struct scan_array *array, struct h5_upload *h5, hid_t group, int axes, void **memory,
+                        uint64_t *most)
+{
+    struct h5_numbers numbers;
+    hid_t dataset = -1;
+    int rc = h5_dataset_any(&dataset, group, array->name);
+    if (rc != 0)
+        return rc;
+    hid_t stored = H5Dget_type(dataset);
+    numbers_find(&numbers, stored, array->complex_valued);
+    rc = size_take(array, dataset, axes);
+    if (rc == 0 && numbers.stored < 0)
+        rc = err_set(ERR_MALFORMED_FILE, "The dataset %s holds no %s numbers.", array->name,
+                     array->complex_valued ? "complex (compound of two floats)" : "floating-point");
+    if (rc == 0)
+        rc = items_read(array, h5, dataset, &numbers, memory, most);
+    if (numbers.stored >= 0)
+        H5Tclose(numbers.stored);
+    if (stored >= 0)
+        H5Tclose(stored);
     H5Dclose(dataset);
     return rc;
 }
@@ -124,30 +125,30 @@ static void axes_turn(struct scan_array *array, int axes, const int *order)
 }
 
 /* An array of the group that may be missing. */
-static int optional_read(struct scan_array *array, hid_t group, void **memory, uint64_t *most)
+static int optional_read(struct scan_array *array, struct h5_upload *h5, hid_t group, void **memory, uint64_t *most)
 {
-    return H5Lexists(group, array->name, H5P_DEFAULT) > 0 ? dataset_read(array, group, 0, memory, most) : 0;
+    return H5Lexists(group, array->name, H5P_DEFAULT) > 0 ? dataset_read(array, h5, group, 0, memory, most) : 0;
 }
 
-int scan_h5_pixels_read(struct scan_pixels *out, void *memory[2], hid_t group)
+int scan_h5_pixels_read(struct scan_pixels *out, void *memory[2], struct h5_upload *h5, hid_t group)
 {
     uint64_t most = ARRAYS_BYTES_MOST;
     *out =
         (struct scan_pixels){.maps = {.name = "sensitivities", .complex_valued = true}, .field = {.name = "fieldmap"}};
-    int rc = optional_read(&out->maps, group, &memory[0], &most);
-    return rc == 0 ? optional_read(&out->field, group, &memory[1], &most) : rc;
+    int rc = optional_read(&out->maps, h5, group, &memory[0], &most);
+    return rc == 0 ? optional_read(&out->field, h5, group, &memory[1], &most) : rc;
 }
 
-int scan_h5_arrays_decode(int fd, uint64_t cap, hid_t file, const struct scan_wanted *wanted)
+int scan_h5_arrays_decode(int fd, uint64_t cap, struct h5_upload *h5, const struct scan_wanted *wanted)
 {
     struct scan_arrays arrays = {.kspace = {.name = "rawdata", .complex_valued = true},
                                  .trajectory = {.name = "trajectory"}};
     void *memory[2] = {NULL, NULL};
     uint64_t most = ARRAYS_BYTES_MOST;
     const struct scan_wanted nothing = {.group = ""};
-    int rc = dataset_read(&arrays.kspace, file, 4, &memory[0], &most);
+    int rc = dataset_read(&arrays.kspace, h5, h5->file, 4, &memory[0], &most);
     if (rc == 0)
-        rc = dataset_read(&arrays.trajectory, file, 3, &memory[1], &most);
+        rc = dataset_read(&arrays.trajectory, h5, h5->file, 3, &memory[1], &most);
     if (rc == 0 && arrays.kspace.size[0] != 1)
         rc = err_set(ERR_MALFORMED_FILE, "The dataset rawdata has %llu entries along its first axis; 1 is expected.",
                      (unsigned long long)arrays.kspace.size[0]);

@@ -13,20 +13,6 @@ struct type_member {
     unsigned length; /* 0: no array */
 };
 
-bool scan_h5_is_plain(hid_t type)
-{
-    size_t bits = 8 * H5Tget_size(type), sign, exponent, exponent_bits, mantissa, mantissa_bits;
-    H5T_class_t class = H5Tget_class(type);
-    H5T_order_t order = H5Tget_order(type);
-    if ((class != H5T_INTEGER && class != H5T_FLOAT) || bits == 0 || bits > 64 || H5Tget_offset(type) != 0 ||
-        H5Tget_precision(type) != bits || (order != H5T_ORDER_LE && order != H5T_ORDER_BE))
-        return false;
-    return class == H5T_INTEGER ||
-           (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 && mantissa == 0 &&
-            mantissa_bits > 0 && exponent_bits > 0 && exponent == mantissa_bits && sign == exponent + exponent_bits &&
-            sign == bits - 1);
-}
-
 /* Whether a member is inside its type, and is a plain number, or `length` of them. */
 static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
 {
@@ -40,7 +26,7 @@ static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
         item = plain ? H5Tget_super(type) : -1;
         plain = plain && H5Tget_size(item) * length == bytes;
     }
-    plain = plain && scan_h5_is_plain(item);
+    plain = plain && h5_is_plain(item);
     if (length && item >= 0)
         H5Tclose(item);
     H5Tclose(type);

@@ -2,7 +2,7 @@
  * by name, since libismrmrd (376 bytes an item), h5py (372) and native alignment (384) lay them out differently. The
  * file is read twice: first all heads, which have every length and offset; then trajectories and data, in place if they
  * are float32. libhdf5 finds the scan's datasets and converts numbers; items and lists are taken from the file by
- * scan_h5_items.c, which checks every length. */
+ * recon/h5/h5_items.c, which checks every length. */
 #include "recon/scan/scan_build.h"
 #include "recon/scan/scan_h5.h"
 
@@ -35,9 +35,9 @@ struct samples {
 
 /* One open scan. */
 struct source {
-    struct scan_h5 h5;
+    struct h5_upload h5;
     hid_t group, dataset;
-    struct scan_h5_items items;
+    struct h5_items items;
     hid_t head_stored, head; /* types of an item's head */
     size_t head_at, head_bytes;
     struct list traj, data;
@@ -66,8 +66,8 @@ static int list_open(struct list *list, hid_t stored, const char *name)
         item = H5Tget_super(type);
     H5Tclose(type);
     list->at = H5Tget_member_offset(stored, place);
-    if (item < 0 || !scan_h5_is_plain(item) || list->at > H5Tget_size(stored) ||
-        H5Tget_size(stored) - list->at < SCAN_H5_REFERENCE) {
+    if (item < 0 || !h5_is_plain(item) || list->at > H5Tget_size(stored) ||
+        H5Tget_size(stored) - list->at < H5_UPLOAD_REFERENCE) {
         H5Tclose(item);
         return err_set(ERR_MALFORMED_FILE,
                        "The acquisitions' \"%s\" is %s; ISMRMRD requires a variable-length list of float32.", name,
@@ -112,16 +112,16 @@ static int types_create(struct source *s, hid_t stored)
 static int xml_text(struct source *s, hid_t dataset, hid_t type, char **out, size_t *bytes)
 {
     bool variable = H5Tis_variable_str(type) > 0;
-    size_t fixed = variable ? SCAN_H5_REFERENCE : H5Tget_size(type);
-    struct scan_h5_items items;
-    struct scan_h5_place text = {.bytes = fixed};
+    size_t fixed = variable ? H5_UPLOAD_REFERENCE : H5Tget_size(type);
+    struct h5_items items;
+    struct h5_place text = {.bytes = fixed};
     uint64_t length;
     if (fixed > SCAN_MAX_XML)
         return err_set(ERR_LIMIT, "The ISMRMRD header (xml) takes %zu bytes; at most %d are read.", fixed,
                        SCAN_MAX_XML);
-    int rc = scan_h5_items_open(&items, &s->h5, dataset, fixed);
+    int rc = h5_items_open(&items, &s->h5, dataset, fixed);
     if (rc == 0 &&
-        (scan_h5_items_at(&items, 0, &text.at) == 0 || (variable && !scan_h5_list(&s->h5, text.at, 1, &text, &length))))
+        (h5_items_at(&items, 0, &text.at) == 0 || (variable && !h5_list(&s->h5, text.at, 1, &text, &length))))
         rc = err_set(ERR_MALFORMED_FILE,
                      "The ISMRMRD header (xml) in group \"%s\" cannot be read: the file is damaged.", s->name);
     if (rc == 0 && !text.at)
@@ -136,14 +136,14 @@ static int xml_text(struct source *s, hid_t dataset, hid_t type, char **out, siz
         else
             rc = err_no_memory("reading the ISMRMRD header");
     }
-    scan_h5_items_close(&items);
+    h5_items_close(&items);
     return rc;
 }
 
 static int xml_read(struct source *s, char **out, size_t *bytes)
 {
     hid_t dataset;
-    int rc = scan_h5_dataset(&dataset, s->group, "xml");
+    int rc = h5_dataset_list(&dataset, s->group, "xml");
     if (rc != 0)
         return rc;
     hid_t space = H5Dget_space(dataset), type = H5Dget_type(dataset);
@@ -178,7 +178,7 @@ static int heads_convert(struct source *s, uint64_t first, size_t count, struct 
     uint64_t run = 0;
     for (size_t i = 0; i < count; i++, run--, at += s->items.item_bytes) {
         if (!run)
-            run = scan_h5_items_at(&s->items, first + i, &at);
+            run = h5_items_at(&s->items, first + i, &at);
         if (!run)
             return damaged(first + i);
         memcpy(work + i * s->head_bytes, at + s->head_at, s->head_bytes);
@@ -216,9 +216,9 @@ static int heads_read(struct source *s, struct scan_builder *b)
 static int list_read(struct source *s, const struct list *list, const uint8_t *item, uint64_t acquisition,
                      struct samples *out, char **work)
 {
-    struct scan_h5_place place;
+    struct h5_place place;
     uint64_t length;
-    if (!scan_h5_list(&s->h5, item + list->at, list->item_bytes, &place, &length))
+    if (!h5_list(&s->h5, item + list->at, list->item_bytes, &place, &length))
         return damaged(acquisition);
     out->count = length;
     out->at = place.at;
@@ -307,7 +307,7 @@ static int samples_read(struct source *s, struct scan_builder *b)
                 at += passed * s->items.item_bytes;
                 run -= passed;
             } else {
-                run = scan_h5_items_at(&s->items, wanted, &at);
+                run = h5_items_at(&s->items, wanted, &at);
             }
             next = wanted;
             rc = !run          ? damaged(wanted)
@@ -330,13 +330,13 @@ static int source_open(struct source *s, const char *group)
 {
     int rc = scan_h5_group(&s->group, s->name, s->h5.file, group);
     if (rc == 0)
-        rc = scan_h5_dataset(&s->dataset, s->group, "data");
+        rc = h5_dataset_list(&s->dataset, s->group, "data");
     if (rc != 0)
         return rc;
     hid_t stored = H5Dget_type(s->dataset);
     rc = types_create(s, stored);
     if (rc == 0)
-        rc = scan_h5_items_open(&s->items, &s->h5, s->dataset, H5Tget_size(stored));
+        rc = h5_items_open(&s->items, &s->h5, s->dataset, H5Tget_size(stored));
     H5Tclose(stored);
     return rc;
 }
@@ -347,12 +347,12 @@ static void source_close(struct source *s)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i] >= 0)
             H5Tclose(types[i]);
-    scan_h5_items_close(&s->items);
+    h5_items_close(&s->items);
     if (s->dataset >= 0)
         H5Dclose(s->dataset);
     if (s->group >= 0)
         H5Gclose(s->group);
-    scan_h5_close(&s->h5);
+    h5_upload_close(&s->h5);
 }
 
 /* Returns MUST_COPY only if `in_place`. */
@@ -373,7 +373,7 @@ static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const str
     if (rc == 0)
         b->in_place = in_place && s->traj.type < 0 && s->data.type < 0;
     if (rc == 0)
-        rc = scan_h5_pixels_read(&pixels, memory, s->group);
+        rc = scan_h5_pixels_read(&pixels, memory, &s->h5, s->group);
     if (rc == 0)
         rc = scan_pixels_take(b, &pixels, 0);
     if (rc == 0) {
@@ -398,9 +398,9 @@ static int hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, con
 {
     struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
     s.traj.type = s.data.type = -1;
-    int rc = scan_h5_open(&s.h5, file, bytes);
+    int rc = h5_upload_open(&s.h5, file, bytes);
     if (rc == 0)
-        rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, s.h5.file, wanted)
+        rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, &s.h5, wanted)
                                            : acquisitions_decode(&s, fd, cap, wanted, in_place);
     source_close(&s);
     return rc;

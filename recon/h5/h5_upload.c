@@ -1,5 +1,5 @@
 /* A libhdf5 file driver for the upload: it is read in place, and reports the address of an item in memory. */
-#include "recon/scan/scan_h5.h"
+#include "recon/h5/h5_upload.h"
 
 #include "gridding/base/err.h"
 
@@ -9,7 +9,7 @@
 /* The driver's open file: H5FD_t first. */
 struct open_file {
     H5FD_t base;
-    struct scan_h5 *h5;
+    struct h5_upload *h5;
     haddr_t allocated;
 };
 
@@ -18,7 +18,7 @@ static H5FD_t *upload_open(const char *name, unsigned flags, hid_t plist, haddr_
     (void)name;
     (void)flags;
     (void)most;
-    struct scan_h5 *const *h5 = H5Pget_driver_info(plist);
+    struct h5_upload *const *h5 = H5Pget_driver_info(plist);
     struct open_file *file = h5 ? calloc(1, sizeof *file) : NULL;
     if (!file)
         return NULL;
@@ -54,11 +54,11 @@ static haddr_t upload_get_eof(const H5FD_t *base, H5FD_mem_t type)
 static herr_t upload_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
 {
     (void)plist;
-    struct scan_h5 *h5 = ((struct open_file *)base)->h5;
+    struct h5_upload *h5 = ((struct open_file *)base)->h5;
     if (at > h5->bytes || size > h5->bytes - at)
         return -1;
     if (h5->place && type == H5FD_MEM_DRAW)
-        *h5->place = (struct scan_h5_place){h5->image + at, size};
+        *h5->place = (struct h5_place){h5->image + at, size};
     else
         memcpy(buffer, h5->image + at, size);
     return 0;
@@ -81,7 +81,7 @@ static hid_t driver_register(void)
         .name = "mrirecon-upload",
         .maxaddr = HADDR_MAX,
         .fc_degree = H5F_CLOSE_STRONG,
-        .fapl_size = sizeof(struct scan_h5 *),
+        .fapl_size = sizeof(struct h5_upload *),
         .open = upload_open,
         .close = upload_close,
         .get_eoa = upload_get_eoa,
@@ -129,7 +129,7 @@ static herr_t cache_set(hid_t plist)
 
 /* Addresses and lengths in the file have 8 bytes, as libhdf5 writes them, so items have the same size in the file as in
  * memory. Addresses count from the end of the user block. */
-static bool layout_read(struct scan_h5 *h5)
+static bool layout_read(struct h5_upload *h5)
 {
     hid_t plist = H5Fget_create_plist(h5->file);
     size_t address = 0, length = 0;
@@ -140,10 +140,10 @@ static bool layout_read(struct scan_h5 *h5)
     return read && address == 8 && length == 8 && block <= h5->bytes;
 }
 
-int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes)
+int h5_upload_open(struct h5_upload *h5, const void *image, size_t bytes)
 {
     uint64_t promised = length_promised(image, bytes);
-    *h5 = (struct scan_h5){.file = -1, .driver = -1, .image = image, .bytes = bytes};
+    *h5 = (struct h5_upload){.file = -1, .driver = -1, .image = image, .bytes = bytes};
     if (promised > bytes)
         return err_set_bytes(ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
                              "The HDF5 file is truncated: it should have %llu bytes and has only %zu. The transfer, or "
@@ -161,7 +161,7 @@ int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes)
     return 0;
 }
 
-void scan_h5_close(struct scan_h5 *h5)
+void h5_upload_close(struct h5_upload *h5)
 {
     if (h5->file >= 0)
         H5Fclose(h5->file);

@@ -215,13 +215,18 @@ static void deliveries_told(void *context, const char *id, const char *client)
 /* What works on the queue, without HTTP. */
 static int queue_start(struct service *service, const struct options *options)
 {
+    const int streams = (int)(options->connections + 1) / 2;
     int rc = metrics_create(&service->core.metrics);
     if (!rc)
         rc = waiters_create(&service->core.waiters);
     if (!rc)
         rc = live_create(&service->core.live);
     if (!rc)
-        rc = feed_create(&service->feed, service->core.waiters, CLIENT_STREAMS, (int)(options->connections + 1) / 2);
+        rc = readers_create(&service->event_readers, "streams of events", CLIENT_STREAMS, streams);
+    if (!rc)
+        rc = readers_create(&service->image_readers, "streams of images", CLIENT_STREAMS, streams);
+    if (!rc)
+        rc = feed_create(&service->feed, service->core.waiters, service->event_readers);
     if (!rc)
         rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
                               service->core.store, service->core.waiters, service->core.log);
@@ -300,6 +305,8 @@ void service_stop(struct service *service, struct servers *servers)
     if (store)
         store_listen(store, (struct store_listener){.told = NULL});
     feed_free(service->feed); /* its thread wakes waiters */
+    readers_free(service->event_readers);
+    readers_free(service->image_readers);
     waiters_free(service->core.waiters);
     live_free(service->core.live);
     metrics_free(service->core.metrics);

@@ -74,6 +74,14 @@ void request_peer(const struct request *request, char name[JOB_CLIENT])
         snprintf(name, JOB_CLIENT, "local");
 }
 
+void request_counted(const struct request *request, char name[JOB_CLIENT])
+{
+    if (*request->identity.client)
+        memcpy(name, request->identity.client, JOB_CLIENT);
+    else
+        request_peer(request, name);
+}
+
 bool http_wait(struct request *request, const char *key, double deadline)
 {
     request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;

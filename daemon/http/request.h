@@ -40,6 +40,7 @@ struct service {
     struct connections *connections;
     struct scheduler *scheduler;
     struct feed *feed;
+    struct readers *event_readers, *image_readers;
     struct converter *converter;
     struct pool *pool, *lists;
     struct idempotency_keys *keys;
@@ -141,6 +142,9 @@ void request_turn(struct request *request, char name[JOB_CLIENT]);
 bool request_is_gone(const struct request *request);
 /* The client's address. */
 void request_peer(const struct request *request, char name[JOB_CLIENT]);
+/* Among whose streams this one counts: its token's client, or the address, not the name in the client's own header:
+ * with that it could open any number. */
+void request_counted(const struct request *request, char name[JOB_CLIENT]);
 
 /* Suspend until `key` is woken or `deadline`. false: the service stops, no request may wait. */
 bool http_wait(struct request *request, const char *key, double deadline);

@@ -38,7 +38,7 @@ struct feed_stream {
 static void feed_stream_free(struct stream *stream)
 {
     struct feed_stream *of = (struct feed_stream *)stream;
-    feed_leave(stream->service->feed, of->who);
+    readers_leave(stream->service->event_readers, of->who);
     free(of);
 }
 
@@ -232,12 +232,8 @@ int route_feed(struct request *request)
     of->identity = request->identity;
     of->generation = tokens_generation(service->tokens);
     memcpy(of->session, request->session, sizeof of->session);
-    /* Count streams by address, not by the name in the client's own header: with that it could open any number. */
-    if (*request->identity.client)
-        memcpy(of->who, request->identity.client, sizeof of->who);
-    else
-        request_peer(request, of->who);
-    int rc = feed_join(service->feed, of->who);
+    request_counted(request, of->who);
+    int rc = readers_join(service->event_readers, of->who);
     if (rc) {
         free(of);
         return rc;

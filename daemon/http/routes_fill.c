@@ -25,7 +25,7 @@ int service_now(struct service *service, struct metrics_now *now)
         now->ended[i] = job_state_is_final((enum job_state)i) ? counts[i] : 0;
     now->running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
     now->sessions = sessions_count(service->sessions, clock_seconds());
-    now->streams = feed_readers(service->feed);
+    now->streams = readers_count(service->event_readers);
     now->held = scheduler_is_held(service->scheduler);
     now->keep_bytes = jobs_keep_bytes(options, spool);
     now->keep_seconds = options->keep_jobs;

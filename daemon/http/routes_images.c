@@ -27,6 +27,7 @@ struct images {
     struct waiter waiter;
     char id[JOB_ID], boundary[JOB_ID];     /* id: of the upload, then of its job */
     char client[JOB_CLIENT], key[JOB_KEY]; /* key "": the answer to a submission */
+    char who[JOB_CLIENT];                  /* the client whose streams it counts among; "": none */
     double deadline;                       /* clock_seconds() */
     bool held;                             /* the live entry */
     int live, result;                      /* files; -1: none */
@@ -50,6 +51,8 @@ static void images_free(void *context)
         close(of->live);
     if (of->result >= 0)
         close(of->result);
+    if (*of->who)
+        readers_leave(of->service->image_readers, of->who);
     free(of->text);
     free(of);
 }
@@ -343,9 +346,14 @@ int route_stream(struct request *request)
     int rc = query_each(request->query, key_take, of);
     if (!rc)
         rc = key_find(request, of);
+    char who[JOB_CLIENT] = "";
+    request_counted(request, who);
+    if (!rc)
+        rc = readers_join(request->service->image_readers, who);
     if (rc) {
         free(of);
         return rc;
     }
+    memcpy(of->who, who, sizeof of->who);
     return images_send(request, of, NULL);
 }

@@ -16,28 +16,20 @@ struct feed_change {
     char *text;
 };
 
-struct reader {
-    struct reader *next;
-    char client[JOB_CLIENT];
-    int count;
-};
-
 /* A thread wakes the readers: waking a thousand takes some ten milliseconds, for which the store's writer must not
  * wait. */
 #define WAKE_SECONDS 0.05 /* minimum interval */
 
 struct feed {
     struct waiters *waiters;
+    struct readers *readers;
     char name[FEED_NAME];
-    int client_most, most;
     pthread_t thread;
     pthread_cond_t news;
     pthread_mutex_t lock;                    /* of the rest */
     struct feed_change change[FEED_ENTRIES]; /* change n is at n % FEED_ENTRIES */
     bool changed, closing;                   /* for the thread */
     int64_t newest;
-    struct reader *first;
-    int readers;
 };
 
 static void *wake_readers(void *context)
@@ -61,7 +53,7 @@ static void *wake_readers(void *context)
     return NULL;
 }
 
-int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers)
+int feed_create(struct feed **out, struct waiters *waiters, struct readers *readers)
 {
     unsigned long long random;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -70,8 +62,7 @@ int feed_create(struct feed **out, struct waiters *waiters, int client_readers, 
     if (!feed)
         return err_no_memory("the list of changes");
     feed->waiters = waiters;
-    feed->client_most = client_readers;
-    feed->most = readers;
+    feed->readers = readers;
     snprintf(feed->name, sizeof feed->name, "%016llx", random);
     pthread_mutex_init(&feed->lock, NULL);
     thread_cond_init(&feed->news);
@@ -97,10 +88,6 @@ void feed_free(struct feed *feed)
     pthread_join(feed->thread, NULL);
     for (int i = 0; i < FEED_ENTRIES; i++)
         free(feed->change[i].text);
-    for (struct reader *reader = feed->first, *next; reader; reader = next) {
-        next = reader->next;
-        free(reader);
-    }
     pthread_cond_destroy(&feed->news);
     pthread_mutex_destroy(&feed->lock);
     free(feed);
@@ -126,7 +113,7 @@ static void change_add(struct feed *feed, const char *id, const char *client, en
     snprintf(change->id, sizeof change->id, "%s", id);
     snprintf(change->client, sizeof change->client, "%s", client);
     feed->changed = true;
-    if (feed->readers > 0)
+    if (readers_count(feed->readers) > 0)
         pthread_cond_signal(&feed->news);
     pthread_mutex_unlock(&feed->lock);
 }
@@ -182,59 +169,4 @@ void feed_keep(struct feed *feed, int64_t number, const char *text)
     if (feed->newest - number < FEED_ENTRIES && !change->text)
         change->text = strdup(text); /* without memory, the next reader makes it again */
     pthread_mutex_unlock(&feed->lock);
-}
-
-/* The link to the client's entry, or to NULL at the end. */
-static struct reader **reader_find(struct feed *feed, const char *client)
-{
-    struct reader **link = &feed->first;
-    while (*link && strcmp((*link)->client, client) != 0)
-        link = &(*link)->next;
-    return link;
-}
-
-int feed_join(struct feed *feed, const char *client)
-{
-    int rc = 0;
-    pthread_mutex_lock(&feed->lock);
-    struct reader **link = reader_find(feed, client);
-    if (feed->readers >= feed->most)
-        rc = err_set(ERR_CONNECTIONS,
-                     "As many streams of events are open as the service allows, %d: half of its "
-                     "connections. Close one, or ask for the list instead.",
-                     feed->most);
-    else if (*link && (*link)->count >= feed->client_most)
-        rc = err_set(ERR_QUOTA,
-                     "You have %d streams of events open, as many as one client may have. Close one, or ask "
-                     "for the list instead.",
-                     feed->client_most);
-    else if (!*link && !(*link = calloc(1, sizeof **link)))
-        rc = err_no_memory("a stream of events; try again later");
-    if (!rc) {
-        snprintf((*link)->client, sizeof(*link)->client, "%s", client);
-        (*link)->count++;
-        feed->readers++;
-    }
-    pthread_mutex_unlock(&feed->lock);
-    return rc;
-}
-
-void feed_leave(struct feed *feed, const char *client)
-{
-    pthread_mutex_lock(&feed->lock);
-    struct reader **link = reader_find(feed, client), *reader = *link;
-    feed->readers--;
-    if (--reader->count == 0) {
-        *link = reader->next;
-        free(reader);
-    }
-    pthread_mutex_unlock(&feed->lock);
-}
-
-int feed_readers(struct feed *feed)
-{
-    pthread_mutex_lock(&feed->lock);
-    int readers = feed->readers;
-    pthread_mutex_unlock(&feed->lock);
-    return readers;
 }

@@ -8,6 +8,7 @@
 #ifndef MRIRECON_DAEMON_FEED_H
 #define MRIRECON_DAEMON_FEED_H
 
+#include "daemon/queue/readers.h"
 #include "daemon/queue/waiters.h"
 #include "daemon/store/store.h"
 
@@ -16,9 +17,9 @@ enum { FEED_ENTRIES = 2048, FEED_NAME = 16 + 1 };
 
 struct feed;
 
-/* `client_readers`, `readers`: limits of the readers of one client, and in all. Fails with ERR_NO_MEMORY,
+/* `readers`: of the changes; they are woken only if there are some. Both outlive the feed. Fails with ERR_NO_MEMORY,
  * ERR_INTERNAL. */
-int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers);
+int feed_create(struct feed **out, struct waiters *waiters, struct readers *readers);
 void feed_free(struct feed *feed);
 
 /* A job was added, or changed its state; `to` -1: it was removed. In the store's writer. */
@@ -46,10 +47,5 @@ enum feed_found { FEED_NEXT, FEED_END, FEED_LOST };
 enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, struct feed_entry *entry);
 /* Cache a text for other readers of this change, as long as it is in the ring. */
 void feed_keep(struct feed *feed, int64_t number, const char *text);
-
-/* Add a reader of this client. Fails with ERR_QUOTA, ERR_CONNECTIONS (too many), ERR_NO_MEMORY. */
-int feed_join(struct feed *feed, const char *client);
-void feed_leave(struct feed *feed, const char *client);
-int feed_readers(struct feed *feed); /* number of readers */
 
 #endif

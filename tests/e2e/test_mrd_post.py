@@ -57,7 +57,7 @@ class Parts:
     """The parts of a multipart/mixed answer, as they arrive: images as (index, pixels), then the last part."""
 
     def __init__(self, connection):
-        self.file = connection.makefile("rb")
+        self.connection, self.file = connection, connection.makefile("rb")
         self.status = int(self.file.readline().split()[1])
         self.headers = self.head(self.file.readline)
         self.rest = b""
@@ -96,6 +96,10 @@ class Parts:
             text += self.take(1)
         same((self.rest, int(self.file.readline(), 16)), (b"", 0), "what follows the last boundary")
         return json.loads(text[:-len(self.boundary) - 4])
+
+    def close(self):
+        self.file.close()
+        self.connection.close()
 
     def all(self):
         """The remaining images, and the last part."""
@@ -276,6 +280,32 @@ def lost():
         daemon.get("/v1/streams?key=b", X_Mrirecond_Client="another").problem(404, "not-found")
         daemon.get("/v1/streams").problem(400, "bad-parameter")
         daemon.get("/v1/streams?kex=b").problem(400, "unknown-parameter")
+
+
+@test("a client may have 32 streams of images; one that closes makes room, and its other requests are answered")
+def limit(daemon):
+    with Post(daemon, Idempotency_Key="many", Accept=MIXED) as post:
+        post.send(*MESSAGES[:2])
+        streams = [arriving(daemon, "many")] + [images_of(daemon, "many") for _ in range(31)]
+        same({parts.status for parts in streams}, {200}, "answers")
+        problem = daemon.get("/v1/streams?key=many").problem(429, "client-quota")
+        assert "32 streams of images" in problem["detail"], problem
+        # Other requests are answered.
+        daemon.get("/v1/streams?key=none").problem(404, "not-found")
+        same(daemon.get("/v1/jobs").status, 200, "the list")
+        streams.pop().close()
+
+        def room():
+            parts = images_of(daemon, "many")
+            if parts.status == 200:
+                streams.append(parts)
+            return parts.status == 200
+        wait_until(room, "room for a stream")
+        for parts in streams[1:]:
+            parts.close()
+        accepted(daemon, post.send(*MESSAGES[2:]))
+        same(streams[0].all()[1]["state"], "succeeded", "the last part")
+        wait_until(lambda: images_of(daemon, "many").status == 200, "a stream after the end")
 
 
 @test("a sender that dies midway, is refused midway, or sends the scan again: the worker drops what it has read")

@@ -12,6 +12,7 @@
 
 struct fixture {
     struct waiters *waiters;
+    struct readers *readers;
     struct feed *feed;
 };
 
@@ -19,13 +20,15 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     *state = f;
-    return waiters_create(&f->waiters) || feed_create(&f->feed, f->waiters, 2, 3);
+    return waiters_create(&f->waiters) || readers_create(&f->readers, "streams of events", 2, 3) ||
+           feed_create(&f->feed, f->waiters, f->readers);
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
     feed_free(f->feed);
+    readers_free(f->readers);
     waiters_free(f->waiters);
     free(f);
     return 0;
@@ -124,26 +127,28 @@ static void changes_that_left_the_ring_are_reported_as_lost(void **state)
 
 static void readers_are_limited_per_client_and_in_total(void **state)
 {
-    struct feed *feed = ((struct fixture *)*state)->feed;
-    assert_int_equal(feed_join(feed, "one"), 0);
-    assert_int_equal(feed_join(feed, "one"), 0);
-    assert_int_equal(feed_join(feed, "one"), ERR_QUOTA);
-    assert_int_equal(feed_join(feed, "two"), 0);
-    assert_int_equal(feed_join(feed, "three"), ERR_CONNECTIONS);
-    assert_int_equal(feed_readers(feed), 3);
-    feed_leave(feed, "one");
-    assert_int_equal(feed_join(feed, "three"), 0);
-    feed_leave(feed, "two");
-    feed_leave(feed, "three");
-    feed_leave(feed, "one");
-    assert_int_equal(feed_readers(feed), 0);
+    struct readers *readers = ((struct fixture *)*state)->readers;
+    assert_int_equal(readers_join(readers, "one"), 0);
+    assert_int_equal(readers_join(readers, "one"), 0);
+    assert_int_equal(readers_join(readers, "one"), ERR_QUOTA);
+    assert_string_equal(err_last()->text,
+                        "You have 2 streams of events open, as many as one client may have. Close one first.");
+    assert_int_equal(readers_join(readers, "two"), 0);
+    assert_int_equal(readers_join(readers, "three"), ERR_CONNECTIONS);
+    assert_int_equal(readers_count(readers), 3);
+    readers_leave(readers, "one");
+    assert_int_equal(readers_join(readers, "three"), 0);
+    readers_leave(readers, "two");
+    readers_leave(readers, "three");
+    assert_int_equal(readers_join(readers, "two"), 0);
+    assert_int_equal(readers_count(readers), 2); /* which do not leave before the end */
 }
 
 static void feeds_have_different_names(void **state)
 {
     struct fixture *f = *state;
     struct feed *other;
-    assert_int_equal(feed_create(&other, f->waiters, 1, 1), 0);
+    assert_int_equal(feed_create(&other, f->waiters, f->readers), 0);
     assert_int_equal(strlen(feed_name(other)), FEED_NAME - 1);
     assert_string_not_equal(feed_name(other), feed_name(f->feed));
     feed_free(other);

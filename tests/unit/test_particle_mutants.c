@@ -3,7 +3,7 @@
  *
  * Readers run in processes of this program's own, many mutants in each, so that sanitizers see them. libhdf5 is not
  * this project's code: a mutant of an HDF5 file at which the process dies is read again by the sandboxed
- * mrirecon-codec, which must give a failure.
+ * mrirecon-codec, which must give a failure (without sanitizers).
  *
  * MRIRECON_MUTANTS=N makes N of each file instead of 300, from MRIRECON_MUTANTS_FROM on (0): the same on every run.
  * MRIRECON_MUTANTS_OF=NAME takes the files whose name contains it. */
@@ -32,6 +32,28 @@ enum { CAP = 4 << 20, SECONDS = 20, SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SE
 
 static const struct particles_wanted wanted = {.charges = PARTICLES_CHARGES_BFACTOR,
                                                .order = {PARTICLE_CHARGE, PARTICLE_RADIUS, PARTICLE_ID}};
+
+/* libhdf5 copies from beyond an attribute that is damaged (H5Aexists); of what it reads there nothing is ours. What is
+ * found in our code is reported. */
+const char *__asan_default_suppressions(void);
+const char *__asan_default_suppressions(void)
+{
+    return "interceptor_via_lib:libhdf5\n";
+}
+
+/* An allocation that is too large fails, as it does without sanitizers. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+/* With sanitizers, mrirecon-codec reports a signal in place of dying of it. */
+#ifdef __SANITIZE_ADDRESS__
+static const bool confines = false;
+#else
+static const bool confines = true;
+#endif
 
 static const struct kind_input hdf5_input[] = {{"hdf5", "", "", ""}, {.name = NULL}};
 
@@ -153,7 +175,9 @@ static void file_try(const struct format *format, const char *name, const char *
             break;
         if (!WIFSIGNALED(status) || strcmp(format->name, "hdf5") != 0)
             fail_msg("%s %llu: the reader ended with status 0x%x", name, (unsigned long long)tally->now, status);
-        mutant_confine(name, content, bytes, tally->now++, status);
+        if (confines)
+            mutant_confine(name, content, bytes, tally->now, status);
+        tally->now++;
         ended++;
     }
     print_message("# %llu mutants of %s: %llu particles, %llu failures, %llu ended by libhdf5\n",

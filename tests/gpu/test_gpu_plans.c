@@ -1,5 +1,6 @@
 /* Random NUFFT plans on a GPU, in two and three dimensions, with both kernels: no error exceeds the plan's estimate.
- * Prints TAP; without a GPU, reports everything as skipped.
+ * And of every method: transforms of one plan with data of very different scales. Prints TAP; without a GPU, reports
+ * everything as skipped.
  *
  *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is printed, or all */
 #include "tests/gpu/tap.h"
@@ -7,18 +8,57 @@
 
 #include <string.h>
 
+/* What a plan with one and three products does with its data's scale, by every method and its variants for numbers of
+ * transforms. */
+static void test_scales(struct dev *gpu)
+{
+    static const struct {
+        int dim, width, products, batch[4];
+        enum nufft_method method;
+        double tolerance;
+    } rows[] = {
+        {2, 5, 1, {1, 2, 4}, NUFFT_METHOD_BRICK2D, 1e-3},  {2, 8, 3, {1, 2, 4}, NUFFT_METHOD_BRICK2D, 1e-5},
+        {2, 5, 1, {8, 17}, NUFFT_METHOD_BRICK2D, 1e-3},    {2, 8, 3, {8, 17}, NUFFT_METHOD_BRICK2D, 1e-5},
+        {3, 4, 1, {1, 3}, NUFFT_METHOD_BRICK8, 5e-3},      {3, 4, 3, {1, 3}, NUFFT_METHOD_BRICK8, 1e-3},
+        {3, 6, 1, {1, 3, 5}, NUFFT_METHOD_BRICK16, 1e-3},  {3, 7, 3, {1, 3, 5}, NUFFT_METHOD_BRICK16, 1e-5},
+        {3, 6, 1, {1, 3}, NUFFT_METHOD_BRICK_DENSE, 1e-3}, {3, 7, 3, {1, 3}, NUFFT_METHOD_BRICK_DENSE, 1e-5},
+        {2, 9, 0, {1, 3}, NUFFT_METHOD_TILES, 1e-5},       {3, 6, 0, {1, 3}, NUFFT_METHOD_TILES, 1e-5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (const int *batch = rows[i].batch; batch < rows[i].batch + 4 && *batch; batch++) {
+            /* The forward transform reads grids of several transforms as TF32 numbers, which end at 2^-136. */
+            const bool reads_tf32 = rows[i].method == NUFFT_METHOD_BRICK2D && *batch >= 4;
+            const struct scales_case c = {rows[i].dim,    rows[i].width,     *batch,
+                                          rows[i].method, rows[i].tolerance, reads_tf32 ? -112 : SCALE_LEAST};
+            struct nufft_info info;
+            double worst[2];
+            char name[160], why[140];
+            must(scales_try(gpu, &c, &info, worst), "transforms of different scales");
+            snprintf(name, sizeof name, "%s, %d products, %d transforms: the scale of the data changes nothing",
+                     nufft_method_name(rows[i].method), rows[i].products, *batch);
+            snprintf(why, sizeof why, "they differ by %.3g, the forward ones by %.3g; %s, %d products", worst[0],
+                     worst[1], nufft_method_name(info.method), info.products);
+            printf("# %s: %.3g, forward %.3g\n", name, worst[0], worst[1]);
+            const bool halves = rows[i].products == 1 && rows[i].width > 4 && rows[i].dim == 3;
+            verdict(worst[0] <= SCALES_APART && worst[1] <= (halves ? HALVES_APART : SCALES_APART) &&
+                        info.method == rows[i].method && (rows[i].products == 0 || info.products == rows[i].products),
+                    name, why);
+        }
+}
+
 int main(int argc, char **argv)
 {
     const struct plan_search search = {
         .plans = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 500,
         .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 4711,
         .most_samples = 60000,
-        .least_scale = 1e-30,
+        .least_scale = 1e-37,
         .all = argc > 3 && strcmp(argv[3], "all") == 0,
     };
     struct dev *gpu = tap_gpu();
     double worst;
     char name[100], why[100];
+    test_scales(gpu);
     const int beyond = plans_try(gpu, &search, &worst);
     must(beyond < 0, "a plan at random");
     snprintf(name, sizeof name, "the errors of %d random plans are within their estimates", search.plans);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct plan_search search = {.plans = 40, .seed = 4711, .least_scale = 1e-35};
+static struct plan_search search = {.plans = 40, .seed = 4711, .least_scale = 1e-37};
 
 static void no_error_exceeds_the_plans_estimate(void **state)
 {
@@ -53,6 +53,24 @@ static void many_samples_at_one_position_add_no_error(void **state)
     dev_free(dev);
 }
 
+static void the_scale_of_the_data_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct scales_case cases[] = {
+        {2, 5, 5, 0, 1e-3, SCALE_LEAST}, {2, 8, 2, 0, 1e-5, SCALE_LEAST}, {3, 6, 3, 0, 1e-3, SCALE_LEAST}};
+    struct dev *dev;
+    struct nufft_info info;
+    double worst[2];
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (scales_try(dev, &cases[i], &info, worst) != 0)
+            fail_msg("%s", err_last()->text);
+        if (!(worst[0] <= SCALES_APART && worst[1] <= SCALES_APART))
+            fail_msg("case %zu: transforms scaled by powers of two differ by %.3g and %.3g", i, worst[0], worst[1]);
+    }
+    dev_free(dev);
+}
+
 int main(int argc, char **argv)
 {
     search.plans = argc > 1 ? atoi(argv[1]) : search.plans;
@@ -61,6 +79,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_error_exceeds_the_plans_estimate),
         cmocka_unit_test(many_samples_at_one_position_add_no_error),
+        cmocka_unit_test(the_scale_of_the_data_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,9 @@
 #include <nv/target>
 
 enum {
-    FEW_PARTS = 4,       /* of a heavy bin: its own block adds them up */
-    CLEARED_MOST = 32768 /* cells that a block of parts clears in addition to its sums */
+    FEW_PARTS = 4,        /* of a heavy bin: its own block adds them up */
+    CLEARED_MOST = 32768, /* cells that a block of parts clears in addition to its sums */
+    FAINT = 127 - 64      /* data whose largest number is below 2^-64: its exponent's bits */
 };
 
 /* Add to two adjacent cells, the first at an even index. From compute capability 9.0 on the cache adds; no other block
@@ -32,6 +33,13 @@ static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
                                     : "l"(to), "f"(re), "f"(im)
                                     : "memory");),
                       (float2 old = __ldcg(to); *to = make_float2(old.x + re, old.y + im);))
+}
+
+/* The cache makes 0 of sums and summands below 2^-126, the multiprocessor does not. */
+static __device__ __forceinline__ void add_faint(float2 *to, float re, float im)
+{
+    const float2 old = __ldcg(to);
+    *to = make_float2(old.x + re, old.y + im);
 }
 
 /* The positions of a thread's cells in the grid: two in a row, in two rows, in every other plane. */
@@ -67,8 +75,10 @@ static __device__ __forceinline__ struct brick16_cells cells_of(const struct bri
     return c;
 }
 
+enum brick16_adds { ALIGNED, ONE_BY_ONE, OF_FAINT };
+
 /* Add a block's brick to its transform's grid, `touched` planes only. */
-template <bool ALIGNED>
+template <enum brick16_adds ADDS>
 static __device__ __forceinline__ void add_brick(struct brick16_cells c, const float (&sum)[2][WARP_PLANES][4],
                                                  uint32_t touched)
 {
@@ -81,13 +91,13 @@ static __device__ __forceinline__ void add_brick(struct brick16_cells c, const f
             const float(&v)[4] = sum[j][p];
             if (!c.inside[j] || !(touched >> (2 * p) & 1))
                 continue;
-            if (ALIGNED) {
+            if (ADDS == ALIGNED) {
                 add_two(c.row[j], v);
                 continue;
             }
-            add_one(c.row[j], v[0], v[2]);
+            (ADDS == OF_FAINT ? add_faint : add_one)(c.row[j], v[0], v[2]);
             if (c.both)
-                add_one(c.row[j] + c.next, v[1], v[3]);
+                (ADDS == OF_FAINT ? add_faint : add_one)(c.row[j] + c.next, v[1], v[3]);
         }
         c.z += 2;
         const bool over = c.z >= c.nz;
@@ -203,10 +213,12 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, done, a.round);
     __syncthreads();
-    if (a.aligned)
-        add_brick<true>(cells, sum, touched);
+    if (a.largest[transform] >> 23 < FAINT)
+        add_brick<OF_FAINT>(cells, sum, touched);
+    else if (a.aligned)
+        add_brick<ALIGNED>(cells, sum, touched);
     else
-        add_brick<false>(cells, sum, touched);
+        add_brick<ONE_BY_ONE>(cells, sum, touched);
     __syncthreads();
     if (threadIdx.x < 32)
         range_signal(done, task.bin, a.round);

@@ -82,19 +82,21 @@ static __device__ __forceinline__ void put_column(const struct kernel_pairs &ker
     }
 }
 
-/* A block's work: sorted samples [first, last), and the bin's first cells. */
+/* A block's work: sorted samples [first, last), the bin's first cells, and, in shared memory, what the data are
+ * multiplied by: 1, or TF32_RAISE. */
 struct plane_task {
     uint32_t first, last;
     int x, y;
+    const float *raise;
 };
 
 static __device__ __forceinline__ struct plane_task plane_task_of(const struct plane_args &a,
-                                                                  const struct range_task &of)
+                                                                  const struct range_task &of, const float *raise)
 {
     int place[3];
     range_bin_place(&a.geometry, of.bin, place);
     return plane_task{of.first, of.last, axis_first(a.geometry.axis[0], place[0]),
-                      axis_first(a.geometry.axis[1], place[1])};
+                      axis_first(a.geometry.axis[1], place[1]), raise};
 }
 
 /* The sample that a thread stages next: its position, and the caller's index of the one after it. */
@@ -122,7 +124,7 @@ template <bool SPLIT, int WARPS, int EACH> struct plane_team {
         const uint32_t i = at + thread() % samples;
         if (i < task.last) {
             *(float4 *)&sample->point = __ldg((const float4 *)(a.points + i));
-            sample->weight = a.weights ? a.weights[i] : 1.f;
+            sample->weight = a.weights ? a.weights[i] * *task.raise : *task.raise;
         }
         if (i + step < task.last)
             sample->source = a.order[i + step];
@@ -262,27 +264,38 @@ static __device__ __forceinline__ int quarter_place(int y, int x)
     return y * (BRICK_PAIRS / 2) + x * (PLANE_EDGE / 4);
 }
 
+/* Store the bricks of those transforms whose bit in `which` is set; their sums are first multiplied by `gain`. Returns
+ * the bits of those that are faint. */
 template <int EACH>
-static __device__ __forceinline__ void store_bricks(const struct plane_args &a, int transform,
-                                                    const float (&sum)[EACH][2][2][4])
+static __device__ __forceinline__ uint32_t store_bricks(const struct plane_args &a, int transform, float gain,
+                                                        uint32_t which, const float (&sum)[EACH][2][2][4])
 {
+    uint32_t faint = 0;
 #pragma unroll
-    for (int c = 0; c < EACH; c++)
-        if (transform + c < a.transforms)
+    for (int c = 0; c < EACH; c++) {
+        float most = 0.f;
 #pragma unroll
-            for (int q = 0; q < 4; q++) {
-                const float *v = sum[c][q / 2][q % 2];
-                __stcs(brick_of(a, transform + c) + quarter_place(q / 2, q % 2), make_float4(v[0], v[2], v[1], v[3]));
-            }
+        for (int q = 0; q < 4; q++) {
+            const float *v = sum[c][q / 2][q % 2];
+            most = fmaxf(most, fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))));
+            if (which >> c & 1 && transform + c < a.transforms)
+                __stcs(brick_of(a, transform + c) + quarter_place(q / 2, q % 2),
+                       make_float4(v[0] * gain, v[2] * gain, v[1] * gain, v[3] * gain));
+        }
+        faint |= (uint32_t)tf32_is_faint(most) << c;
+    }
+    return faint;
 }
 
 /* The same for four warps that have summed the same transforms: each adds up and stores a quarter, in order. shared:
  * [warp][EACH][quarter][lane]. */
 template <int EACH>
-static __device__ __forceinline__ void store_together(const struct plane_args &a, int transform,
-                                                      const float (&sum)[EACH][2][2][4], float4 *shared)
+static __device__ __forceinline__ uint32_t store_together(const struct plane_args &a, int transform, float gain,
+                                                          uint32_t which, const float (&sum)[EACH][2][2][4],
+                                                          float4 *shared)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t faint = 0;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 4 * EACH; i++) {
@@ -296,9 +309,13 @@ static __device__ __forceinline__ void store_together(const struct plane_args &a
 #pragma unroll
         for (int w = 0; w < 4; w++)
             add_pair(all, shared[((w * EACH + c) * 4 + warp) * 32 + lane]);
-        if (transform + c < a.transforms)
-            brick_of(a, transform + c)[quarter_place(warp / 2, warp % 2)] = all;
+        if (which >> c & 1 && transform + c < a.transforms)
+            brick_of(a, transform + c)[quarter_place(warp / 2, warp % 2)] =
+                make_float4(all.x * gain, all.y * gain, all.z * gain, all.w * gain);
+        faint |= (uint32_t)tf32_is_faint(fmaxf(fmaxf(fabsf(all.x), fabsf(all.y)), fmaxf(fabsf(all.z), fabsf(all.w))))
+                 << c;
     }
+    return faint;
 }
 
 /* Add a team's samples of a task, `step` apart from `at` on, of EACH transforms from the team's `transform` on. */
@@ -341,19 +358,34 @@ static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(cons
     constexpr int teams = 4 / WARPS;
     __shared__ __align__(16) typename team::stage stages[teams];
     static_assert(teams == 1 || sizeof stages >= 4 * 4 * EACH * 32 * sizeof(float4));
+    __shared__ uint32_t which[4]; /* of a warp: the bits of the transforms that it stores */
+    __shared__ float raise;
     const uint32_t number = blockIdx.x, mine = threadIdx.x / team::threads;
     const struct range_task of = number < a.part_count ? a.parts[number] : a.tasks[number - a.part_count];
     if (of.parts > 0)
         return; /* a heavy bin's parts are tasks of their own */
-    const struct plane_task task = plane_task_of(a, of);
+    const struct plane_task task = plane_task_of(a, of, &raise);
     const int transform = WARPS == 1 ? 0 : (int)threadIdx.x / 32 * EACH; /* of the team's */
-    float sum[EACH][2][2][4] = {};
-    sum_task<SPLIT, WARPS, EACH>(a, task, task.first + mine * team::samples, teams * team::samples, transform,
-                                 stages[mine], sum);
-    if constexpr (teams == 1)
-        store_bricks<EACH>(a, (int)blockIdx.y * team::transforms + transform, sum);
-    else
-        store_together<EACH>(a, (int)blockIdx.y * team::transforms, sum, (float4 *)stages);
+    const int first = (int)blockIdx.y * team::transforms + transform;
+    raise = 1.f;
+    which[threadIdx.x / 32] = ~0u;
+    __syncthreads();
+#pragma unroll 1
+    for (bool faint = true; faint;) {
+        float sum[EACH][2][2][4] = {};
+        sum_task<SPLIT, WARPS, EACH>(a, task, task.first + mine * team::samples, teams * team::samples, transform,
+                                     stages[mine], sum);
+        uint32_t &stored = which[threadIdx.x / 32], again;
+        const float gain = raise == 1.f ? 1.f : 1.f / TF32_RAISE;
+        if constexpr (teams == 1)
+            again = store_bricks<EACH>(a, first, gain, stored, sum);
+        else
+            again = store_together<EACH>(a, first, gain, stored, sum, (float4 *)stages);
+        faint = __syncthreads_or(gain == 1.f && again != 0);
+        stored = again;
+        raise = TF32_RAISE;
+        __syncthreads();
+    }
 }
 
 /* ---- the method ---- */

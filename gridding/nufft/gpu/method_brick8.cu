@@ -158,23 +158,39 @@ static __device__ __forceinline__ void add_planes(float (&sum)[TRANSFORMS][BRICK
         }
 }
 
+/* What the warp's data are multiplied by while a task is summed: 1, or TF32_RAISE; and the sums that were stored. In
+ * shared memory. */
+template <int TRANSFORMS> struct brick_scale {
+    float raise;
+    bool stored[TRANSFORMS];    /* whether the transform's sums are stored */
+    float most[TRANSFORMS][32]; /* the lane's largest */
+};
+
 /* Lane 4 g + t holds columns 2 t and 2 t + 1 of row y = g. Store four columns of all planes (`mine`: this lane has
  * them) and clear them. */
 template <int TRANSFORMS>
 static __device__ __forceinline__ void store_columns(float4 *to, size_t step, bool mine,
-                                                     float (&sum)[TRANSFORMS][BRICK_Z][4])
+                                                     float (&sum)[TRANSFORMS][BRICK_Z][4],
+                                                     struct brick_scale<TRANSFORMS> &scale)
 {
+    const float gain = scale.raise == 1.f ? 1.f : 1.f / TF32_RAISE;
     if (!mine)
         return;
 #pragma unroll
-    for (int c = 0; c < TRANSFORMS; c++)
+    for (int c = 0; c < TRANSFORMS; c++) {
+        float most = scale.most[c][threadIdx.x];
 #pragma unroll
         for (int p = 0; p < BRICK_Z; p++) {
-            to[c * step + p * (BRICK_Y * 2)] = make_float4(sum[c][p][0], sum[c][p][2], sum[c][p][1], sum[c][p][3]);
+            float(&s)[4] = sum[c][p];
+            most = fmaxf(most, fmaxf(fmaxf(fabsf(s[0]), fabsf(s[1])), fmaxf(fabsf(s[2]), fabsf(s[3]))));
+            if (scale.stored[c])
+                to[c * step + p * (BRICK_Y * 2)] = make_float4(s[0] * gain, s[2] * gain, s[1] * gain, s[3] * gain);
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                sum[c][p][k] = 0.f;
+                s[k] = 0.f;
         }
+        scale.most[c][threadIdx.x] = most;
+    }
 }
 
 /* A task's samples, and the destination of its sums: a lane's cells of the first bin's slot, and of the slot right of
@@ -216,10 +232,11 @@ static __device__ __forceinline__ struct brick_task task_of(const struct brick_a
 /* Load the lane's sample of a stage, if there is one. `source`: its index in the caller's order. */
 template <int TRANSFORMS>
 static __device__ __forceinline__ void load_values(const struct brick_args &a, const struct brick_stage &stage,
-                                                   uint32_t source, float &weight, float2 (&value)[TRANSFORMS])
+                                                   uint32_t source, float gain, float &weight,
+                                                   float2 (&value)[TRANSFORMS])
 {
     if (a.weights)
-        weight = a.weights[stage.from + threadIdx.x] * a.gain;
+        weight = a.weights[stage.from + threadIdx.x] * gain;
 #pragma unroll
     for (int c = 0; c < TRANSFORMS; c++)
         value[c] = __ldcs(a.data + c * a.samples + source);
@@ -308,7 +325,8 @@ static __device__ __forceinline__ void add_put(const struct brick_samples &sampl
 template <bool SPLIT, int TRANSFORMS>
 static __device__ __forceinline__ void sum_task(const struct brick_args &a, const struct brick_task &task,
                                                 struct brick_samples &samples, float2 (&values)[TRANSFORMS][32],
-                                                float (&sum)[TRANSFORMS][BRICK_Z][4], uint32_t &last_plane)
+                                                float (&sum)[TRANSFORMS][BRICK_Z][4],
+                                                struct brick_scale<TRANSFORMS> &scale, uint32_t &last_plane)
 {
     constexpr int terms = SPLIT ? KERNEL_TERMS : KERNEL_TERMS - 1;
     const int lane = threadIdx.x, t = lane & 3;
@@ -319,12 +337,12 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
     next = next_stage(now, task.bound, task.bins);
     struct range_point_gpu point = {0, 0, 0, 0};
     float2 value[TRANSFORMS] = {};
-    float weight = a.gain;
+    float weight = a.gain * scale.raise;
     uint32_t source = 0;
     if ((uint32_t)lane < now.count) {
         point = a.points[now.from + lane];
         source = a.order[now.from + lane];
-        load_values(a, now, source, weight, value);
+        load_values(a, now, source, a.gain * scale.raise, weight, value);
     }
     if ((uint32_t)lane < next.count)
         source = a.order[next.from + lane];
@@ -335,30 +353,55 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
         put_sample<terms>(a, point, value, weight, there, x, now.bin, samples, values, last_plane);
         if ((uint32_t)lane < next.count) {
             point = a.points[next.from + lane];
-            load_values(a, next, source, weight, value);
+            load_values(a, next, source, a.gain * scale.raise, weight, value);
         }
         const struct brick_stage after = next_stage(next, task.bound, task.bins);
         if ((uint32_t)lane < after.count)
             source = a.order[after.from + lane];
         add_put<SPLIT>(samples, values, now.count, planes, sum);
         if (next.bin != now.bin) {
-            store_columns(own, task.step, (uint32_t)(t >> 1) == (now.bin & 1), sum);
+            store_columns(own, task.step, (uint32_t)(t >> 1) == (now.bin & 1), sum, scale);
             own += SLOT_VECTORS;
         }
         now = next;
         next = after;
     }
-    store_columns(task.right, task.step, (uint32_t)(t >> 1) == (task.bins & 1), sum);
+    store_columns(task.right, task.step, (uint32_t)(t >> 1) == (task.bins & 1), sum, scale);
+}
+
+/* Sum a task, and again with raised data where its sums are faint. */
+template <bool SPLIT, int TRANSFORMS>
+static __device__ __forceinline__ void
+sum_scaled(const struct brick_args &a, uint32_t number, struct brick_samples &samples, float2 (&values)[TRANSFORMS][32],
+           float (&sum)[TRANSFORMS][BRICK_Z][4], struct brick_scale<TRANSFORMS> &scale, uint32_t &last_plane)
+{
+    const int lane = threadIdx.x;
+    bool again = false;
+#pragma unroll 1
+    do {
+        for (int c = 0; c < TRANSFORMS; c++) {
+            scale.stored[c] = !again || tf32_is_faint(scale.most[c][lane]);
+            scale.most[c][lane] = 0.f;
+        }
+        scale.raise = again ? TF32_RAISE : 1.f;
+        __syncwarp();
+        sum_task<SPLIT, TRANSFORMS>(a, task_of(a, number, lane), samples, values, sum, scale, last_plane);
+        bool faint = false;
+        for (int c = 0; c < TRANSFORMS; c++)
+            faint = tf32_is_faint(scale.most[c][lane]) || faint;
+        again = !again && faint;
+    } while (again);
 }
 
 /* Blocks of one warp, as many as fit on the device; each processes tasks one after the other: parts of heavy bins, then
- * runs. 4.6 KB of shared memory, and 256 bytes per transform. */
+ * runs. 4.6 KB of shared memory, and 388 bytes per transform. */
 template <bool SPLIT, int TRANSFORMS>
 static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
     sum_bricks(const __grid_constant__ struct brick_args a)
 {
     __shared__ __align__(16) struct brick_samples samples;
     __shared__ float2 values[TRANSFORMS][32];
+    __shared__ struct brick_scale<TRANSFORMS> scale;
     const int lane = threadIdx.x;
     const uint32_t tasks = slot_tasks(a.rows);
     float sum[TRANSFORMS][BRICK_Z][4] = {};
@@ -368,7 +411,7 @@ static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
     for (uint32_t number = blockIdx.x, next; number < tasks; number = next) {
         if (lane == 0)
             next = gridDim.x + atomicAdd(a.ticket, 1u);
-        sum_task<SPLIT, TRANSFORMS>(a, task_of(a, number, lane), samples, values, sum, last_plane);
+        sum_scaled<SPLIT, TRANSFORMS>(a, number, samples, values, sum, scale, last_plane);
         next = __shfl_sync(~0u, next, 0);
     }
 }

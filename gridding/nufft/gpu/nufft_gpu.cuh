@@ -78,6 +78,18 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
     return __float_as_uint(v - __uint_as_float(high));
 }
 
+/* Below 2^-126 TF32 numbers are multiples of 2^-136, too coarse for data below about 2^-110. Where the largest sum of a
+ * task is below TF32_FAINT, but not 0, the task is done again with data times TF32_RAISE. */
+#define TF32_FAINT 0x1p-96f
+#define TF32_RAISE 0x1p64f
+
+/* Whether the largest of the warp's numbers, each lane's largest magnitude given, is faint. */
+static __device__ __forceinline__ bool tf32_is_faint(float most)
+{
+    const uint32_t of_warp = __reduce_max_sync(~0u, __float_as_uint(most));
+    return of_warp > 0 && of_warp < __float_as_uint(TF32_FAINT);
+}
+
 /* Tensor cores truncate TF32 operands. Bias correction: a sum is multiplied by this, the inverse of a product's mean
  * loss (2^-11.5 for each of its two operands). */
 #define TF32_GAIN 1.000704f

@@ -78,9 +78,9 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
     case WAY_RADIAL:
         return single ? kernel_of<WAY_RADIAL, 1, true>() : kernel_of<WAY_RADIAL, TOGETHER, true>();
     case WAY_GAUSSIAN:
-        return {sum_nodes<WAY_GAUSSIAN>, sizeof(nodes_memory), THREADS};
+        return {sum_nodes<WAY_GAUSSIAN>, sizeof(nodes_memory<WAY_GAUSSIAN>), THREADS};
     case WAY_COULOMB:
-        return {sum_nodes<WAY_COULOMB>, sizeof(nodes_memory), THREADS};
+        return {sum_nodes<WAY_COULOMB>, sizeof(nodes_memory<WAY_COULOMB>), THREADS};
     case WAY_CUBES:
         return {sum_cubes, sizeof(cubes_memory), CUBE_THREADS};
     default:
@@ -97,6 +97,8 @@ void lay_tiles(const struct range_box *box, bool cubes, struct scatter_job *job)
         job->warp[d] = warps[box->dim - 1][d];
         job->tile[d] = cubes ? (int)CUBE_SIDE : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
+        job->middle[d] = 0.5f * (float)(job->tile[d] - 1);
+        job->half[d] = half_side(job->tile[d]);
     }
 }
 
@@ -159,6 +161,7 @@ struct scatter {
     struct sums_task *tasks;   /* the host's, [SLOTS] */
     struct sums_group *groups; /* the host's, [SLOTS] */
     void *device_tasks, *device_groups, *device_near, *device_place, *device_values;
+    const unsigned long long *device_counts; /* in device_near; NULL: not counted, no tile is cut */
     float *slots;
     const struct listener *listener;
     size_t done, most;
@@ -210,10 +213,22 @@ int pack(struct scatter *s, unsigned *largest)
     return gpu_launched(what);
 }
 
-/* Points near each tile, copied to the host if tiles are cut, or if the listener is called between some of them. */
+/* Whether no tile can have more than `depth` points near. */
+bool is_light(const struct scatter *s)
+{
+    const struct points_view *v = &s->points->view;
+    double most = (double)s->points->largest;
+    for (int d = 0; d < 3; d++)
+        most *= ((s->job.tile[d] - 1) * v->box.spacing[d] + 2 * s->job.widest) / v->edge[d] + 3;
+    return most <= (double)s->depth;
+}
+
+/* Points near each tile, copied to the host if tiles are cut, or if the listener is called between some of them. They
+ * are not counted if all tiles are light and packed, and nobody listens. */
 int count_points(struct scatter *s)
 {
     struct gpu *gpu = s->points->gpu;
+    const bool counted = !is_packed(s->way) || s->listener || !is_light(s);
     const size_t counts = s->tiles * sizeof *s->near;
     int rc = gpu_alloc(gpu, counts + sizeof s->sums, &s->device_near, what);
     if (rc)
@@ -223,10 +238,12 @@ int count_points(struct scatter *s)
     rc = gpu_check(cudaMemsetAsync(sums, 0, sizeof *sums, gpu->stream), what);
     if (!rc && is_packed(s->way))
         rc = pack(s, &sums->largest);
-    if (rc)
-        return rc;
-    count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles, near, sums);
-    rc = gpu_launched(what);
+    if (!rc && counted) {
+        count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles, near,
+                                                                                    sums);
+        rc = gpu_launched(what);
+    }
+    s->device_counts = counted ? near : NULL;
     if (!rc)
         rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
     if (rc || (s->sums.most <= s->depth && !s->listener))
@@ -274,8 +291,8 @@ void end(struct scatter *s)
 
 int run(struct scatter *s, const void *tasks, size_t first, size_t count)
 {
-    const struct sums_work work = {(const struct sums_task *)tasks, s->slots,
-                                   (const unsigned long long *)s->device_near, s->depth, (uint32_t)first};
+    const struct sums_work work = {(const struct sums_task *)tasks, s->slots, s->device_counts, s->depth,
+                                   (uint32_t)first};
     s->kernel.run<<<(unsigned)count, s->kernel.threads, s->kernel.shared, s->points->gpu->stream>>>(s->job, work);
     return gpu_launched(what);
 }

@@ -78,11 +78,12 @@ __device__ __forceinline__ void make_weights(const scatter_job &job, cubes_memor
     const int4 rel = m.list.place[part][at];
     const float value = m.list.value[part][at], scale = __int_as_float(rel.w);
     const float place = (float)(d == 0 ? rel.x : d == 1 ? rel.y : rel.z) * job.step;
-    const float unit = job.root_rate / scale * job.width[d], begin = -place * unit;
+    const float unit = __fdividef(job.root_rate, scale) * job.width[d], begin = -place * unit;
     const uint32_t within =
-        there ? node_mask(job, tile, m.list.point[part][at], rel, d, place, job.reach * scale / job.width[d]) : 0;
+        there ? node_mask(job, tile, m.list.point[part][at], rel, d, place, job.reach * scale * (float)job.nodes_of[d])
+              : 0;
     /* Multiplying a weight by a factor adds to its logarithm. */
-    const float factor = d == 0 ? log2f(fabsf(value) * job.relative[0]) : 0;
+    const float factor = d == 0 ? __log2f(fabsf(value) * job.relative[0]) : 0;
     const uint32_t sign = d == 0 && value < 0 ? 0x80008000u : 0;
     uint32_t words[CUBE_SIDE / 2];
 #pragma unroll
@@ -180,11 +181,13 @@ __device__ __forceinline__ void add_cubes(const scatter_job &job, cubes_memory &
 
 /* ---- a block ---- */
 
-/* Write sums to the grid, or (slot >= 0) to a slot, adding to it if `again`; then set them to 0. */
+/* Add sums to the grid, or (slot >= 0) write them to a slot, adding to it if `again`; then set them to 0. As
+ * put_nodes(). */
 __device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_work &work, const near_task &task,
                                           bool again, cube_sums &sums)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, *cells = job.points.box.cells, slot = task.slot;
+    const int x = lane / 4, y = lane % 4 * 2, z = warp * CUBE_PLANES;
     int tile[3];
     tile_low(job, task.tile, tile);
     float *to = work.slots + (size_t)max(slot, 0) * TOGETHER * CUBE_SIDE * CUBE_SIDE * CUBE_SIDE;
@@ -198,24 +201,23 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_wor
             size[d] = cells[d] - tile[d];
     }
     const float strength = slot < 0 ? job.strength * job.relative[1] : job.relative[1];
-    const bool adds = slot < 0 || again;
-    /* All nodes are read before the first is written, so that the loads overlap. */
+    const bool adds = slot < 0 || again, whole = size[0] >= CUBE_SIDE && size[1] >= CUBE_SIDE && size[2] >= CUBE_SIDE;
+    to += z * plane + y * width + x;
 #pragma unroll
-    for (int pass = 0; pass < 2; pass++)
+    for (int k = 0; k < CUBE_PLANES; k++, to += plane)
 #pragma unroll
-        for (int k = 0; k < CUBE_PLANES; k++)
+        for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-                    const int x = lane / 4 + n / 2 * 8, y = half * 8 + lane % 4 * 2 + n % 2, z = warp * CUBE_PLANES + k;
-                    float *node = to + z * plane + y * width + x, &sum = sums.of[k][half][n];
-                    const bool there = x < size[0] && y < size[1] && z < size[2];
-                    if (pass == 0)
-                        sum = fmaf(sum, strength, there && adds ? *node : 0);
-                    else if (there)
-                        *node = sum;
-                }
+            for (int n = 0; n < 4; n++) {
+                const int right = n / 2 * 8, up = half * 8 + n % 2;
+                const float sum = sums.of[k][half][n] * strength;
+                if (!whole && (x + right >= size[0] || y + up >= size[1] || z + k >= size[2]))
+                    continue;
+                if (adds)
+                    atomicAdd(to + up * width + right, sum);
+                else
+                    to[up * width + right] = sum;
+            }
     sums = {};
 }
 
@@ -229,7 +231,7 @@ __global__ void __launch_bounds__(CUBE_THREADS, 6)
         return;
     int summed = 0;
     cube_sums sums = {};
-    near_scan<CUBE_WARPS, CUBE_CAP> scan(job, m.list, task.tile);
+    near_scan<CUBE_WARPS, CUBE_CAP, false> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true, again = false;
     while (more) {
@@ -241,7 +243,8 @@ __global__ void __launch_bounds__(CUBE_THREADS, 6)
             again = true;
             summed = 0;
         }
-        __syncthreads();
+        if (more)
+            __syncthreads();
     }
 }
 

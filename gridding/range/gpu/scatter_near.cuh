@@ -50,9 +50,17 @@ struct scatter_job {
     float step;        /* 2^-bits */
     float width[3];    /* spacing */
     float reach;       /* the law's */
+    float middle[3];   /* of a tile, in nodes from its first */
+    float half[3];     /* half its side, plus the error of place_about() */
     float root_rate;   /* the square root of law.rate, over the reach */
     float relative[2]; /* WAY_CUBES: what makes the largest value 1, and its inverse */
 };
+
+/* Half the side of `nodes` nodes, plus the error of place_about(). */
+__host__ __device__ __forceinline__ float half_side(int nodes)
+{
+    return 0.5f * (float)(nodes - 1) + 4e-3f;
+}
 
 /* ---- the rows of bins near a tile ---- */
 
@@ -133,27 +141,38 @@ __device__ __forceinline__ float node_squares(float first, float fraction, float
     return least;
 }
 
-/* A warp per tile: the number of points in its rows. */
+/* A warp per tile: the number of points in its rows. blockDim.x is THREADS. */
 __global__ void count_near(const __grid_constant__ scatter_job job, uint32_t tiles, unsigned long long *near,
                            near_sums *sums)
 {
     const uint32_t tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    if (tile >= tiles)
-        return;
-    int low[3];
-    tile_low(job, tile, low);
-    const near_bins n = near_bins_of(job, low);
-    unsigned long long sum = 0;
-    for (long row = threadIdx.x & 31; row < n.rows; row += 32)
-        sum += near_row_of(job.points, n, row).count;
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_down_sync(~0u, sum, step);
-    if ((threadIdx.x & 31) == 0 && sum > 0) {
-        atomicAdd(&sums->all, sum);
-        atomicMax(&sums->most, sum);
+    __shared__ unsigned long long of[WARPS];
+    unsigned long long sum = 0, most = 0;
+    if (tile < tiles) {
+        int low[3];
+        tile_low(job, tile, low);
+        const near_bins n = near_bins_of(job, low);
+        for (long row = threadIdx.x & 31; row < n.rows; row += 32)
+            sum += near_row_of(job.points, n, row).count;
+        for (int step = 16; step > 0; step /= 2)
+            sum += __shfl_down_sync(~0u, sum, step);
+        if ((threadIdx.x & 31) == 0)
+            near[tile] = sum;
     }
     if ((threadIdx.x & 31) == 0)
-        near[tile] = sum;
+        of[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    sum = 0;
+    for (int w = 0; w < WARPS; w++) {
+        sum += of[w];
+        most = max(most, of[w]);
+    }
+    if (sum > 0) {
+        atomicAdd(&sums->all, sum);
+        atomicMax(&sums->most, most);
+    }
 }
 
 } // namespace

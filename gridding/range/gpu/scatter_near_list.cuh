@@ -27,29 +27,31 @@ __device__ __forceinline__ float rounded(float x)
 }
 
 /* Sphere: whether a node may lie exactly on the point's reach, within float32's precision; then the sign of .w is set.
- * The surface at the reach is followed along z, column by column of nodes. x, y and z are relative to the node next to
- * the point. */
+ * The surface at the reach is followed along z, column by column of nodes. Lengths are nodes along z; x, y and z are
+ * relative to the node next to the point. unit: 1 / reach^2, of squared distances in nodes along each axis. */
 __device__ bool is_doubtful(const float from[3], const float unit[3])
 {
-    const float shortest = 1 / sqrtf(fmaxf(fmaxf(unit[0], unit[1]), unit[2])); /* the reach in nodes */
-    const float error = 4e-6f * (1 + 4 / shortest);
-    const int x = (int)(1 / sqrtf(unit[0])) + 1, y = (int)(1 / sqrtf(unit[1])) + 1;
-    if (1 / sqrtf(unit[2]) > 300) /* columns that are tangent to the surface may be missed */
+    const float most = fmaxf(fmaxf(unit[0], unit[1]), unit[2]); /* 1 / (the shortest reach in nodes)^2 */
+    const float over = 1 / unit[2], error = 4e-6f * (1 + 4 * root_about(most)) * over;
+    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x;
+    const int y = (int)(1 / sqrtf(unit[1])) + 1;
+    float least = INFINITY;
+    if (over > 300.f * 300) /* columns that are tangent to the surface may be missed */
         return true;
-    const float over = 1 / unit[2];
     for (int j = -y; j <= y; j++) {
-        const float dy = (float)j - from[1], rest = 1 - dy * dy * unit[1];
-        for (int i = -x; i <= x; i++) {
-            const float dx = (float)i - from[0], left = rest - dx * dx * unit[0];
-            if (left < -error)
-                continue;
-            const float high = root_about(fmaxf(left, 0.f) * over);
+        const float dy = (float)j - from[1], rest = fmaf(-dy * by_y, dy, over);
+        if (rest < -error)
+            continue;
+        const float half = root_about((rest + error) * wide) + 1e-3f;
+        const float last = floorf(from[0] + half);
+#pragma unroll 2
+        for (float i = ceilf(from[0] - half); i <= last; i++) {
+            const float dx = i - from[0], left = fmaf(-dx * by_x, dx, rest), high = root_about(fmaxf(left, 0.f));
             const float above = rounded(from[2] + high) - from[2], below = rounded(from[2] - high) - from[2];
-            if (fabsf(left - above * above * unit[2]) < error || fabsf(left - below * below * unit[2]) < error)
-                return true;
+            least = fminf(least, fminf(fabsf(fmaf(-above, above, left)), fabsf(fmaf(-below, below, left))));
         }
     }
-    return false;
+    return least < error;
 }
 
 /* Packs points in the order of the bins. *largest: bits of the largest magnitude of a value. */
@@ -63,8 +65,8 @@ __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place
         int at[3];
         float from[3], unit[3];
         for (int d = 0; d < 3; d++) {
-            const double nodes = (points_at(p, d, i) - p.box.origin[d]) / p.box.spacing[d];
-            const double margin = job.widest / p.box.spacing[d] + 2;
+            const double nodes = (points_at(p, d, i) - p.box.origin[d]) * job.nodes_of[d];
+            const double margin = job.widest * job.nodes_of[d] + 2;
             const double held = fmin(fmax(nodes, -margin), p.box.cells[d] + margin);
             at[d] = (int)rint(held * (double)(1 << job.bits));
             from[d] = (float)(held - rint(held));
@@ -188,14 +190,9 @@ __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4
                                            : fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
 }
 
-/* Half the side of `nodes` nodes, plus the error of place_about(). */
-__device__ __forceinline__ float half_side(int nodes)
-{
-    return 0.5f * (float)(nodes - 1) + 4e-3f;
-}
-
-/* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. */
-template <int PARTS, int CAP> struct near_scan {
+/* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
+ * which every part of a list has points of all sides of the tile, so that warps have alike much to do. */
+template <int PARTS, int CAP, bool MIXED> struct near_scan {
     const scatter_job &job;
     near_list<PARTS, CAP> &list;
     uint32_t tile;
@@ -226,7 +223,8 @@ template <int PARTS, int CAP> struct near_scan {
             images * (uint32_t)(list.to[1] - list.from[1] + 1) * (uint32_t)(list.to[2] - list.from[2] + 1);
         if (first >= rows)
             return false;
-        const uint32_t own = first + lane * PARTS + (part + 3 * lane) % PARTS;
+        const uint32_t line = MIXED ? __brev(lane) >> 27 : lane;
+        const uint32_t own = first + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
         int low[3];
         tile_low(job, tile, low);
@@ -275,16 +273,10 @@ template <int PARTS, int CAP> struct near_scan {
     {
         const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, number = next + lane;
         const listed_rows &rows = list.rows[part];
-        float middle[3], half[3];
         int of = 0;
 #pragma unroll
         for (int step = 16; step > 0; step /= 2)
             of += number >= rows.before[of + step] ? step : 0;
-#pragma unroll
-        for (int d = 0; d < 3; d++) {
-            middle[d] = 0.5f * (float)(job.tile[d] - 1);
-            half[d] = half_side(job.tile[d]);
-        }
         const uint32_t point = rows.shift[of] + number;
         bool near = lane < count;
         int4 place;
@@ -295,7 +287,7 @@ template <int PARTS, int CAP> struct near_scan {
             place.x -= rows.low[0][of];
             place.y -= rows.low[1][of];
             place.z -= rows.low[2][of];
-            near = place_reaches(job, place, middle, half);
+            near = place_reaches(job, place, job.middle, job.half);
         }
         const uint32_t hits = __ballot_sync(~0u, near);
         if (near) {

@@ -12,13 +12,17 @@ namespace
 {
 
 enum {
-    NODES_CAP = 96,
-    NODES_FLOATS = 20,
-    SIDE = 8
-}; /* floats per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
+    SIDE = 8,
+    NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
+};
 
-struct nodes_memory {
-    near_list<WARPS, NODES_CAP> list;
+/* Capacity of a warp's list: t^2 / r reaches further. */
+template <int WAY> struct nodes_cap {
+    enum { CAP = WAY == WAY_COULOMB ? 144 : 96 };
+};
+
+template <int WAY> struct nodes_memory {
+    near_list<WARPS, nodes_cap<WAY>::CAP> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
     float square[WARPS][32];
     uint16_t taken[WARPS][64]; /* indices of list entries */
@@ -37,9 +41,11 @@ struct taken_point {
     uint32_t point;
 };
 
-__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory &m, int i, bool there)
+template <int WAY>
+__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int i, bool there)
 {
-    const int place = there ? m.taken[threadIdx.x / 32][i] : 0, part = place / NODES_CAP, at = place % NODES_CAP;
+    enum { CAP = nodes_cap<WAY>::CAP };
+    const int place = there ? m.taken[threadIdx.x / 32][i] : 0, part = place / CAP, at = place % CAP;
     const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
     return t;
 }
@@ -87,15 +93,15 @@ template <int COUNT> __device__ __forceinline__ int class_places(int own, struct
  * where this is not possible. */
 enum { CLASS_PLAIN = CLASSES - 1 };
 
-__device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory &m, const taken_point &t,
-                                                         bool some, const int low[3])
+__device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory<WAY_COULOMB> &m,
+                                                         const taken_point &t, bool some, const int low[3])
 {
     enum { HALF = DEEP / 2 };
     const int warp = threadIdx.x / 32;
     const float reach = job.reach * __int_as_float(t.place.w), square = t.value * t.value;
-    float side[SIDE], row[4], deep[DEEP], unit = 1 / (reach * reach);
     const bool scaled = square > 1e-12f && square < 1e12f;
-    unit = scaled ? unit / square : unit;
+    float side[SIDE], row[4], deep[DEEP], unit = __frcp_rn(reach * reach);
+    unit = scaled ? __fdividef(unit, square) : unit;
     const float flat = packed_squares<SIDE>(job, t.place.x, low[0], unit * job.spacing2[0], side) +
                        packed_squares<4>(job, t.place.y, low[1], unit * job.spacing2[1], row);
     (void)packed_squares<DEEP>(job, t.place.z, low[2], unit * job.spacing2[2], deep);
@@ -154,7 +160,8 @@ __device__ __noinline__ float coulomb_plain(float u2, float value)
     return u2 > 0 ? t * t * rsqrtf(u2) * value : 0;
 }
 
-__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory &m, int count, nodes_sum &nodes)
+__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, int count,
+                                             nodes_sum &nodes)
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -202,12 +209,12 @@ __device__ __noinline__ uint32_t settled(const scatter_job &job, uint32_t tile, 
 /* Store a point: its position along x and y and the step to the next node, scaled so that the rate times u2 is a
  * square; the same along z at the lane's nodes, and the weights there times the value. Points are grouped by the nodes
  * of a lane that they reach: all, the lower half or the upper; doubtful points come last. */
-__device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job, nodes_memory &m, const taken_point &t,
-                                                          bool some, const int low[3])
+__device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m,
+                                                          const taken_point &t, bool some, const int low[3])
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const float scale = __int_as_float(t.place.w), unit = job.root_rate / fabsf(scale);
+    const float scale = __int_as_float(t.place.w), unit = __fdividef(job.root_rate, fabsf(scale));
     const float by_x = unit * job.width[0], by_y = unit * job.width[1];
     const float x = (float)((low[0] << job.bits) - t.place.x) * job.step,
                 y = (float)((low[1] << job.bits) - t.place.y) * job.step;
@@ -267,10 +274,11 @@ __device__ __forceinline__ void add_gaussians_from(const scatter_job &job, const
 }
 
 /* Add a doubtful point, entry `entry` of the list. */
-__device__ __forceinline__ void add_doubtful(const scatter_job &job, const nodes_memory &m, uint32_t tile,
+__device__ __forceinline__ void add_doubtful(const scatter_job &job, const nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile,
                                              const float4 *r, int entry, nodes_sum &nodes)
 {
-    const int lane = threadIdx.x & 31, part = entry / NODES_CAP, at = entry % NODES_CAP;
+    enum { CAP = nodes_cap<WAY_GAUSSIAN>::CAP };
+    const int lane = threadIdx.x & 31, part = entry / CAP, at = entry % CAP;
     const float4 flat = r[0], w[2] = {r[3], r[4]};
     const float x = fmaf((float)(lane % SIDE), flat.z, flat.x), y = fmaf((float)(lane / SIDE), flat.w, flat.y);
     const float side = law_exp2(-fmaf(x, x, y * y));
@@ -294,8 +302,8 @@ __device__ __forceinline__ void add_doubtful(const scatter_job &job, const nodes
             nodes.sum[k] = fmaf(side, weight[k], nodes.sum[k]);
 }
 
-__device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memory &m, uint32_t tile, int count,
-                                              nodes_sum &nodes)
+__device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile,
+                                              int count, nodes_sum &nodes)
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -313,19 +321,22 @@ __device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memo
 
 /* ---- a block ---- */
 
-template <int WAY>
-__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory &m, uint32_t tile, int count,
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, uint32_t, int count,
                                           nodes_sum &nodes)
 {
-    if (WAY == WAY_COULOMB)
-        add_coulombs(job, m, count, nodes);
-    else
-        add_gaussians(job, m, tile, count, nodes);
+    add_coulombs(job, m, count, nodes);
+}
+
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile,
+                                          int count, nodes_sum &nodes)
+{
+    add_gaussians(job, m, tile, count, nodes);
 }
 
 /* Add the block's list to the warp's nodes. */
 template <int WAY>
-__device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory &m, uint32_t tile, nodes_sum &nodes)
+__device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory<WAY> &m, uint32_t tile,
+                                              nodes_sum &nodes)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float half[3] = {half_side(SIDE), half_side(4), half_side(DEEP)};
@@ -340,12 +351,12 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
             const bool near = i < held && place_reaches(job, m.list.place[part][i], middle, half);
             const uint32_t hits = __ballot_sync(~0u, near);
             if (near)
-                m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * NODES_CAP + i);
+                m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * nodes_cap<WAY>::CAP + i);
             taken += __popc(hits);
             __syncwarp();
             if (taken >= 32 || (last && first + 32 >= held && taken > 0)) {
                 const int count = min(taken, 32);
-                add_taken<WAY>(job, m, tile, count, nodes);
+                add_taken(job, m, tile, count, nodes);
                 taken -= count;
                 const uint16_t moved = m.taken[warp][32 + lane];
                 __syncwarp();
@@ -378,11 +389,12 @@ __device__ __forceinline__ bool near_task_of(const sums_work &work, struct near_
     t.slot = -1;
     t.part = 0;
     t.parts = 1;
-    const unsigned long long near = work.near[t.tile];
+    const unsigned long long near = work.near ? work.near[t.tile] : 1;
     return near > 0 && near <= work.depth;
 }
 
-/* Write sums to the grid, or (slot >= 0) to a slot. */
+/* Add sums to the grid, or (slot >= 0) write them to a slot. No other block adds to these nodes, and the memory's own
+ * additions need not be waited for; they take subnormal numbers for 0. */
 __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_work &work, const near_task &task,
                                           const nodes_sum &nodes)
 {
@@ -391,26 +403,24 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
     tile_low(job, task.tile, tile);
     const int lane = threadIdx.x & 31, *cells = job.points.box.cells;
     const int x = nodes.low[0] + lane % SIDE, y = nodes.low[1] + lane / SIDE;
-    float *to = work.slots + (size_t)max(slot, 0) * TOGETHER * job.tile[0] * job.tile[1] * job.tile[2] +
-                ((size_t)nodes.low[2] * job.tile[1] + (size_t)y) * job.tile[0] + (size_t)x;
-    size_t plane = (size_t)job.tile[0] * job.tile[1];
-    int deep = DEEP;
-    if (slot < 0) {
-        if (tile[0] + x >= cells[0] || tile[1] + y >= cells[1])
-            return;
-        plane = (size_t)cells[0] * cells[1];
-        deep = min((int)DEEP, cells[2] - tile[2] - nodes.low[2]);
-        to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
-    }
-    float before[DEEP]; /* all are read before the first is written, so that the loads overlap */
+    if (slot >= 0) {
+        const size_t plane = (size_t)job.tile[0] * job.tile[1];
+        float *to = work.slots + (size_t)slot * TOGETHER * plane * job.tile[2] + (size_t)nodes.low[2] * plane +
+                    (size_t)y * job.tile[0] + (size_t)x;
 #pragma unroll
-    for (int k = 0; k < DEEP; k++)
-        before[k] = slot < 0 && k < deep ? to[k * plane] : 0;
-    const float strength = slot < 0 ? job.strength : 1;
+        for (int k = 0; k < DEEP; k++)
+            to[k * plane] = nodes.sum[k];
+        return;
+    }
+    if (tile[0] + x >= cells[0] || tile[1] + y >= cells[1])
+        return;
+    const size_t plane = (size_t)cells[0] * cells[1];
+    const int deep = min((int)DEEP, cells[2] - tile[2] - nodes.low[2]);
+    float *to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
 #pragma unroll
     for (int k = 0; k < DEEP; k++)
         if (k < deep)
-            to[k * plane] = fmaf(nodes.sum[k], strength, before[k]);
+            atomicAdd(to + k * plane, nodes.sum[k] * job.strength);
 }
 
 template <int WAY>
@@ -418,13 +428,13 @@ __global__ void __launch_bounds__(THREADS, WAY == WAY_COULOMB ? 4 : 3)
     sum_nodes(const __grid_constant__ scatter_job job, const __grid_constant__ sums_work work)
 {
     extern __shared__ __align__(16) char memory[];
-    nodes_memory &m = *(nodes_memory *)memory;
+    nodes_memory<WAY> &m = *(nodes_memory<WAY> *)memory;
     struct near_task task;
     if (!near_task_of(work, task))
         return;
     const int warp = threadIdx.x / 32;
     nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}}, total = nodes;
-    near_scan<WARPS, NODES_CAP> scan(job, m.list, task.tile);
+    near_scan<WARPS, nodes_cap<WAY>::CAP, WAY == WAY_COULOMB> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
     while (more) {
@@ -433,11 +443,12 @@ __global__ void __launch_bounds__(THREADS, WAY == WAY_COULOMB ? 4 : 3)
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             nodes.sum[k] = 0;
-        add_near_list<WAY>(job, m, task.tile, nodes);
+        add_near_list(job, m, task.tile, nodes);
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             total.sum[k] += nodes.sum[k];
-        __syncthreads();
+        if (more)
+            __syncthreads();
     }
     put_nodes(job, work, task, total);
 }

@@ -183,7 +183,7 @@ DEPTH_CURVES = [  # (variant, field, label, colour)
 ]
 
 
-def draw_depth(lines, folder):
+def draw_depth(lines, folder, file="depth.svg", time_of_product=product_time, product="product, with FFT"):
     names = sets_of(lines)
     columns, width, height = 2, 390, 220
     rows = math.ceil(len(names) / columns)
@@ -192,7 +192,7 @@ def draw_depth(lines, folder):
         drawing.bar(60 + 130 * i, 8, 12, 12, colour)
         drawing.text(78 + 130 * i, 18, label)
     drawing.bar(60 + 130 * len(DEPTH_CURVES), 12, 14, 3, GREEN)
-    drawing.text(80 + 130 * len(DEPTH_CURVES), 18, "product, with FFT")
+    drawing.text(80 + 130 * len(DEPTH_CURVES), 18, product)
     for n, name in enumerate(names):
         mine = [r for r in lines if r["set"] == name]
         measured = [r for r in mine if not r.get("product") and not r.get("no_room")]
@@ -200,7 +200,7 @@ def draw_depth(lines, folder):
         for r in measured:
             if depth_of(r) not in labels:
                 labels.append(depth_of(r))
-        values = [r[field] for r in measured for _, field, _, _ in DEPTH_CURVES] + [product_time(mine) or 0]
+        values = [r[field] for r in measured for _, field, _, _ in DEPTH_CURVES] + [time_of_product(mine) or 0]
         low, high = bounds(values)
         x, y = 55 + n % columns * (width + 70), 65 + n // columns * (height + 90)
         drawing.text(x, y - 20, title_of(name), kind="title")
@@ -209,9 +209,10 @@ def draw_depth(lines, folder):
             points = [place(labels.index(depth_of(r)), r[field]) for r in measured if r["variant"] == variant
                       and r[field] > 0]
             drawing.curve(points, colour)
-        if product_time(mine):
-            drawing.curve([place(-.5, product_time(mine)), place(len(labels) - .5, product_time(mine))], GREEN, "6 4")
-    drawing.save(folder, "depth.svg")
+        if time_of_product(mine):
+            ms = time_of_product(mine)
+            drawing.curve([place(-.5, ms), place(len(labels) - .5, ms)], GREEN, "6 4")
+    drawing.save(folder, file)
 
 
 def draw_table(lines, folder):

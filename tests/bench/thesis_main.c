@@ -15,7 +15,8 @@
  *
  *   range-statistics  how the sources lie in bins (tables 2 to 4)
  *   range-access      how bins are read, the list of rows in constant memory, the cylinder test (figure 25, the
- * lecture) range-depth       the depth of bins, with the overflow on the CPU (figures 30 and 32 to 34, table 5)
+ *                     lecture)
+ *   range-depth       the depth of bins, with the overflow on the CPU (figures 30 and 32 to 34, table 5)
  *
  * Times are in milliseconds, medians of --runs after a warm-up. GPU steps are timed with device events, steps that
  * involve the CPU with the host's clock. Every result is compared with a sum in double precision ("error": relative l2

@@ -13,6 +13,7 @@ import subprocess
 import h5py
 import numpy as np
 
+from bodies import checkpoint, cloud, npz, states_kept
 from harness import BIN, Daemon, fault, main, same, skip, test, wait_until
 
 DAEMON = None
@@ -25,21 +26,6 @@ def daemon():
     if DAEMON is None:
         DAEMON = Daemon(devices="cpu")
     return DAEMON
-
-
-def cloud(count=60, box=2.0):
-    random = np.random.default_rng(3)
-    position = random.random((count, 3)) * box
-    position[: count // 3] = (0.02 * random.normal(size=(count // 3, 3)) % box)
-    return position, random.normal(size=(count, 3)) * 0.1, random.random(count) + 0.2, np.arange(count) + 1000
-
-
-def npz(position, velocity=None, mass=None, ids=None, box=None):
-    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids, "box": None if box is None
-              else np.full(3, box)}
-    file = io.BytesIO()
-    np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
-    return file.getvalue()
 
 
 def gadget(position, velocity, mass, ids, box=0.0, version=1, order="<", kind="f4", types=(0, 20, 40, 0, 0, 0),
@@ -172,21 +158,6 @@ def motion():
     assert abs(report["energy_drift"] - (series[-1, 4] - series[0, 4]) / abs(series[0, 4])) < 1e-8, report
     assert report["momentum_drift"] < 1e-5, report
     assert any(d["what"] == "dt" for d in report["decisions"]), report
-
-
-def checkpoint(own, job):
-    return f"{own.state}/spool/{job['id']}.checkpoint"
-
-
-def states_kept(own, job):
-    """The number of states saved so far: the larger of the two heads' numbers, as in recon/checkpoint.c."""
-    try:
-        with open(checkpoint(own, job), "rb") as file:
-            data = file.read(8192)
-    except FileNotFoundError:
-        return 0
-    return max([struct.unpack_from("<Q", data, 4096 * slot + 8)[0] for slot in range(2) if len(data) >= 4096 * slot +
-                16], default=0)
 
 
 def is_stopped(process):

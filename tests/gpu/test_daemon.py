@@ -21,6 +21,8 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import numpy as np  # noqa: E402
 
+import bodies  # noqa: E402
+import mrd  # noqa: E402
 import scans  # noqa: E402
 from harness import BIN, ROOT, Daemon, main, real_scan, same, skip, test, wait_until  # noqa: E402
 
@@ -131,6 +133,95 @@ def many(daemon):
         same(job["state"], "succeeded", f"state ({job['error']})")
         seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body))
         assert (seen == expected).all(), f"{identity} has a different image"
+
+
+def simulated(name, *options):
+    """What `mrirecon simulate` makes with these options."""
+    path = f"{FOLDER.name}/{name}"
+    subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", *options, "--out", path], check=True,
+                   capture_output=True, timeout=120)
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def array(daemon, job, name):
+    same((job["state"], job["error"]), ("succeeded", None), "job")
+    return np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/{name}").expect(200).body))
+
+
+@test("kinds on particles: the GPU's sums equal the CPU's")
+def particles(daemon):
+    cloud = bodies.cloud(3000)
+    free, box = bodies.npz(*cloud), bodies.npz(*cloud, 2.0)
+    atoms = simulated("chain.pqr", "--particles", "chain", "--points", "2000")
+    cases = [(atoms, "kind=cutcp&spacing=0.8&cutoff=9", "potential?format=npy"),
+             (atoms, "kind=cutcp&spacing=0.8&cutoff=9&form=taylor2&exclusion=0", "potential?format=npy"),
+             (atoms, "kind=blob&spacing=0.7", "volume?format=npy"),
+             (atoms, "kind=blob&spacing=0.7&truncation=sphere", "volume?format=npy"),
+             (free, "kind=nbody&softening=0.02&softening_form=plummer&results=particles", "particles.npy"),
+             (box, "kind=nbody&softening=0.02&mesh=32&results=particles", "particles.npy"),
+             (box, "kind=nbody&softening=0.1&mesh=32&steps=5&dt=1e-3&results=particles", "particles.npy")]
+    with Daemon(devices="cpu") as cpu:
+        for body, query, name in cases:
+            job = daemon.run(body, query)
+            seen, expected = array(daemon, job, name), array(cpu, cpu.run(body, query), name)
+            on_gpu(job)
+            same((seen.shape, seen.dtype), (expected.shape, expected.dtype), f"{query}: shape and type")
+            # Float32 sums whose terms cancel; blobs by tensor cores, and forces' mesh, to the kinds' own accuracy.
+            columns = (slice(7, 10), slice(10, 11)) if "nbody" in query else (slice(None),)
+            for column in columns:
+                error = scans.nrmse(seen[..., column], expected[..., column])
+                assert error < (1e-3 if "blob" in query else 1e-4), f"{query}: the GPU differs by {error:.2g}"
+
+
+@test("kill -9 of the worker during a motion: it resumes on the GPU from its checkpoint, with the same bits")
+def motion_killed():
+    body = bodies.npz(*bodies.cloud(500), 2.0)
+    query = "kind=nbody&steps=2000&dt=1e-5&softening=0.1&mesh=16&record=500&results=particles,series&checkpoint=100"
+    with Daemon(devices="gpu:0", expect_trouble=True) as daemon:
+        undisturbed = daemon.run(body, query)
+        job = daemon.submit(body, query).expect(202).json()
+        wait_until(lambda: bodies.states_kept(daemon, job) > 1, "two checkpoints")
+        os.kill(daemon.worker(), signal.SIGKILL)
+        done = daemon.finish(job["id"])
+        same((done["state"], done["attempts"]), ("succeeded", 2), f"state and attempts ({done['error']})")
+        on_gpu(done)
+        begin = [d["value"] for d in done["report"]["decisions"] if d["what"] == "begin"]
+        assert len(begin) == 1 and begin[0] != "step 0", begin
+        for name in ("particles.npy", "series"):
+            same(daemon.get(f"/v1/jobs/{job['id']}/results/{name}").expect(200).body ==
+                 daemon.get(f"/v1/jobs/{undisturbed['id']}/results/{name}").expect(200).body, True, f"bits of {name}")
+
+
+@test("iterative methods: the GPU's images equal the CPU's")
+def iterative(daemon):
+    # A phantom: the images of random data would depend on rounding.
+    series = simulated("series.h5", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "96",
+                       "--motion", "1", "--noise", "0.01")
+    with Daemon(devices="cpu") as cpu:
+        for query in ("method=cg-sense", "method=l1-wavelet&iterations=20", "method=tv&iterations=20",
+                      "method=temporal-tv&iterations=10", "method=llr&iterations=10", "coils=sense", "coils=adaptive"):
+            seen, job = npy(daemon, series, f"kind=recon&frames=4&{query}&output=complex&tolerance=1e-4")
+            expected, _ = npy(cpu, series, f"kind=recon&frames=4&{query}&output=complex&tolerance=1e-4")
+            on_gpu(job)
+            same((seen.shape, seen.dtype), (expected.shape, expected.dtype), f"{query}: shape and type")
+            error = scans.nrmse(seen, expected)
+            assert error < 1e-2, f"{query}: the GPU's image differs from the CPU's by {error:.2g}"
+
+
+@test("an MRD stream over TCP: the GPU's images arrive one by one and are those of the file")
+def stream():
+    scan = scans.radial(matrix=(64, 64, 1), spokes=93, samples=128, coils=4, seed=9)
+    scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // 31
+    with Daemon(devices="gpu:0", mrd_listen="127.0.0.1:0") as daemon:
+        expected, _ = npy(daemon, scan.bytes(FOLDER.name), "kind=recon&output=complex&coils=none")
+        with mrd.Session(daemon) as session:
+            session.send(mrd.text(mrd.CONFIG_TEXT, "kind=recon&output=complex&coils=none"), *scan.messages())
+            images = session.images()
+        same(len(images), 3, "images")
+        seen = np.stack([pixels for _, pixels in images]).reshape(expected.shape)
+        assert (seen == expected).all(), "the stream's images differ from the file's"
+        on_gpu(daemon.job(daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"][0]["id"]))
 
 
 @test("kill -9 of the worker during a job: it is run once more on the GPU, with the same image")

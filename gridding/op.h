@@ -19,6 +19,17 @@ struct op {
     int (*normal)(void *of, const struct c32 *x, struct c32 *r);  /* r = A' W A x, W being the operator's weights */
 };
 
+/* Operators N_f: C^domain -> C^domain of several frames, whose vectors lie one after the other: [frames][domain]. */
+struct op_frames {
+    void *of;
+    size_t domain; /* of one frame */
+    int frames;
+    size_t work; /* numbers that applying all of them computes: how long it takes */
+    /* r = A' W A x of each frame with running[f] != 0 (device memory); of others r is undefined. A frame's bits do not
+     * depend on the others. */
+    int (*normal)(void *of, const int *running, const struct c32 *x, struct c32 *r);
+};
+
 #ifdef __cplusplus
 }
 #endif

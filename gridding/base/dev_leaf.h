@@ -7,6 +7,7 @@
 #define MRIRECON_DEV_LEAF_H
 
 #include "gridding/base/dev.h"
+#include "gridding/base/vec_cg.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,8 @@ struct vec_leaf {
     int (*wave)(struct dev *dev, size_t n, double a, const float *f, struct c32 *y);
     int (*squares_add)(struct dev *dev, size_t n, int count, const struct c32 *x, float *squares);
     int (*soft)(struct dev *dev, size_t n, float t, struct c32 *x);
+    int (*cg_begin)(struct dev *dev, const struct vec_cg *cg, const struct c32 *b);
+    int (*cg_step)(struct dev *dev, const struct vec_cg *cg);
 };
 
 struct dev_leaf {
@@ -62,7 +65,7 @@ struct dev_leaf {
     const struct fft_leaf *fft;       /* NULL: this device has no transforms of one axis */
 };
 
-enum { DEV_LEAF_ABI = 13, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 14, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -77,6 +80,11 @@ struct dev {
 
 extern const struct dev_leaf dev_leaf_cpu;
 extern const struct vec_leaf vec_leaf_cpu, vec_leaf_gpu;
+/* Parts of these. */
+int vec_cg_begin_cpu(struct dev *dev, const struct vec_cg *cg, const struct c32 *b);
+int vec_cg_step_cpu(struct dev *dev, const struct vec_cg *cg);
+int vec_cg_begin_gpu(struct dev *dev, const struct vec_cg *cg, const struct c32 *b);
+int vec_cg_step_gpu(struct dev *dev, const struct vec_cg *cg);
 /* Declared here, defined in higher rooms. */
 extern const struct sparse_leaf sparse_leaf_cpu, sparse_leaf_gpu;
 extern const struct fft_leaf fft_leaf_cpu, fft_leaf_gpu;

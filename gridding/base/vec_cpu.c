@@ -180,4 +180,6 @@ const struct vec_leaf vec_leaf_cpu = {
     .wave = wave,
     .squares_add = squares_add,
     .soft = soft,
+    .cg_begin = vec_cg_begin_cpu,
+    .cg_step = vec_cg_step_cpu,
 };

@@ -267,4 +267,6 @@ const struct vec_leaf vec_leaf_gpu = {zero,
                                       multiply_conj_add_each,
                                       wave,
                                       squares_add,
-                                      soft};
+                                      soft,
+                                      vec_cg_begin_gpu,
+                                      vec_cg_step_gpu};

@@ -5,8 +5,10 @@ enum { ROW_THREADS = 256 };
 
 struct halves_rows_args {
     float2 *values;
-    int kept, lines, sets_per_plane;
+    int kept, cells, lines, sets_per_plane; /* cells: along a line, as frequencies */
     const float *spectrum;
+    size_t spectrum_step; /* between planes */
+    const int *running;   /* [planes]; NULL: all */
     const float2 *turns;
 };
 
@@ -152,6 +154,12 @@ template <int TURNS> static __device__ __forceinline__ void turns_load(const flo
             ((float4 *)shared)[threadIdx.x] = __ldg((const float4 *)turns + threadIdx.x);
 }
 
+/* A line of the plane's spectrum. */
+static __device__ __forceinline__ const float *plane_line(const struct halves_rows_args &a, int line)
+{
+    return a.spectrum + blockIdx.y * a.spectrum_step + (size_t)line * a.cells;
+}
+
 /* Blocks of ROW_THREADS. A block's rows are the same line of adjacent sets of a plane, if there are several, so that
  * they share reads of the spectrum. WHOLE: kept is L, and every block is full. */
 template <int A, int B, int T, bool WHOLE>
@@ -168,10 +176,12 @@ static __global__ void __launch_bounds__(ROW_THREADS, WHOLE ? RESIDENT_THREADS /
     const float2 *other = all + ((1 - q) * ROWS + row) * ROOM;
     const float2 *turns = turns_of<A, B>(TURNS ? shared : a.turns, q, t);
     float2 *values = a.values + (((size_t)blockIdx.y * a.sets_per_plane + set) * a.lines + line) * kept + t;
-    const float *half = a.spectrum + ((size_t)blockIdx.y * a.lines + line) * (2 * L) + q * L + spectrum_step<B> * t;
+    const float *half = plane_line(a, line) + q * L + spectrum_step<B> * t;
     float2 v[A];
     turns_load<TURNS>(a.turns, shared);
     begin_after_last_pass();
+    if (a.running && !a.running[blockIdx.y])
+        return;
     if (works)
         rows_begin<A, B, WHOLE>(values, kept, t, q, v);
     if constexpr (TURNS != 0)
@@ -194,11 +204,9 @@ static __global__ void __launch_bounds__(ROW_THREADS, WHOLE ? RESIDENT_THREADS /
             rows_give<A, 0>(mine + row_step<A> * t, v);
     }
     __syncthreads();
-    if (!works)
-        return;
-    if (q)
+    if (works && q)
         rows_finish<A, B, 1, WHOLE>(values, kept - t, other + row_step<A> * t, v);
-    else
+    else if (works)
         rows_finish<A, B, 0, WHOLE>(values, kept - t, other + row_step<A> * t, v);
 }
 
@@ -242,13 +250,25 @@ int fft_halves_place(int n, int f)
     return f % 2 * (n / 2) + size->place(k % size->radix_a, k / size->radix_a);
 }
 
-int fft_halves_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows)
+static int launch(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows, size_t spectrum_step,
+                  const int *running)
 {
     const struct size *size = size_of(plan->n);
     const size_t all = (size_t)rows->lines * rows->sets_per_plane;
     const bool whole = rows->kept * 2 == plan->n && all % size->rows == 0;
-    struct halves_rows_args args = {rows->values,         rows->kept,     rows->lines,
-                                    rows->sets_per_plane, rows->spectrum, plan->turns};
+    struct halves_rows_args args = {rows->values,   rows->kept,    plan->n, rows->lines, rows->sets_per_plane,
+                                    rows->spectrum, spectrum_step, running, plan->turns};
     const dim3 blocks(gpu_blocks(all, (unsigned)size->rows), (unsigned)(rows->sets / rows->sets_per_plane));
     return fft_halves_launch(gpu, (const void *)size->convolve[whole], blocks, ROW_THREADS, size->bytes, &args);
+}
+
+int fft_halves_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows)
+{
+    return launch(gpu, plan, rows, (size_t)rows->lines * plan->n, NULL);
+}
+
+int fft_halves_rows_of_coils(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows,
+                             const struct fft_coils *coils)
+{
+    return launch(gpu, plan, rows, coils->spectrum_step, coils->running);
 }

@@ -360,3 +360,24 @@ int normal_apply(struct normal *normal, int batch, const struct c32 *image, stru
     }
     return 0;
 }
+
+static bool takes_coils(const struct normal *normal)
+{
+    return normal->leaf->takes_coils && normal->leaf->takes_coils(normal->dim, normal->info.grid);
+}
+
+bool normal_takes_coils(struct dev *dev, const struct nufft_params *params)
+{
+    struct normal normal;
+    struct spread s;
+    return sizes_fill(&normal, &s, dev, params) == 0 && takes_coils(&normal);
+}
+
+int normal_apply_coils(struct normal *normal, const struct normal_coils *coils, const struct c32 *image,
+                       struct c32 *result)
+{
+    if (!takes_coils(normal))
+        return err_set(ERR_INTERNAL, "A normal operator of %d x %d x %d pixels does not take coils.", normal->n[0],
+                       normal->n[1], normal->n[2]);
+    return normal->leaf->apply_coils(normal->state, coils, normal_kernel_elements(normal), image, result);
+}

@@ -76,6 +76,30 @@ int normal_copy(struct normal **out, struct dev *dev, struct normal *of);
  * return; later work of the device is ordered after it. Fails with ERR_DEVICE. */
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result);
 
+/* Frames by sensitivity encoding, each of one image and of coils with maps S_c:
+ *
+ *   result[f] = sum over c of conj(S_c) A' W A S_c image[f],   c ascending
+ *
+ * without images of coils in memory, for images, maps and results in device memory. A frame's bits do not depend on the
+ * number of frames, nor on the others. */
+struct normal_coils {
+    int frames, coils;
+    const struct c32 *maps;    /* of frame f: maps + f maps_step, [coils][pixels] */
+    size_t maps_step;          /* elements; 0: frames share their maps */
+    const struct c32 *kernels; /* [frames][normal_kernel_elements()]; NULL: the operator's own, for all frames */
+    const int *running;        /* device, [frames]: results of frames with 0 are left as they are; NULL: all run */
+};
+
+/* Whether the device does that for operators of these dim and n: GPUs, in 2-D, if both axes are transformed in halves.
+ */
+bool normal_takes_coils(struct dev *dev, const struct nufft_params *params);
+
+/* image, result: [frames][pixels], not the same. `batch` of the operator's params is the largest number of coils of all
+ * frames that are computed at a time, and at least those of one frame. Fails with ERR_DEVICE, ERR_GPU_OOM (no room for
+ * a frame's coils), and ERR_INTERNAL if normal_takes_coils() is false. */
+int normal_apply_coils(struct normal *normal, const struct normal_coils *coils, const struct c32 *image,
+                       struct c32 *result);
+
 #ifdef __cplusplus
 }
 #endif

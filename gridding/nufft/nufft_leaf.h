@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct overflow_ops; /* gridding/range/overflow.h */
+struct normal_coils; /* gridding/nufft/normal.h */
 
 /* A plan's parameters, chosen by nufft.c. Constant for the life of the plan. */
 struct nufft_shape {
@@ -117,6 +118,11 @@ struct convolution_leaf {
     /* The kernel of set_kernel(), for copying: the grid's cells as floats, rounded up to an even number. NULL: not
      * available. */
     struct c32 *(*kernel)(void *state);
+
+    /* normal_apply_coils(), with kernels of kernel_elements each; and whether it can be called. NULL: never. */
+    bool (*takes_coils)(int dim, const int grid[3]);
+    int (*apply_coils)(void *state, const struct normal_coils *coils, size_t kernel_elements, const struct c32 *image,
+                       struct c32 *result);
 };
 
 /* Value `value` of k[samples][dim], the first of its kind, is not finite. */

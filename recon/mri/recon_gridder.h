@@ -22,7 +22,8 @@ struct gridder {
     size_t most_samples, most_count;
     int n[3];                /* size of the plan's images: the job's, or the solved ones (recon_iterative.h) */
     size_t pixels;           /* of one of them */
-    size_t longest, kernels; /* largest number of images solved together, and of their trajectories */
+    size_t longest, kernels; /* largest number of images solved together, and of their kernels */
+    bool together;           /* solved by recon_together.c */
     int batch, most_coils;
     struct nufft *plan;
     struct plan_parts own_parts; /* of a plan that is not the cache's */

@@ -105,6 +105,10 @@ static int gridder_sizes(struct gridder *g)
         int rc = series_sizes(g);
         if (rc != 0)
             return rc;
+    } else if (recon_iterates(job)) {
+        int rc = together_sizes(g);
+        if (rc != 0)
+            return rc;
     }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. The coils of a batch, samples and grids, may use three quarters of the
@@ -321,10 +325,14 @@ static int images_run(struct gridder *g, const size_t *order)
     gridder_show(g);
     for (size_t f = 0; f < job->frames->count && rc == 0 && recon_series(job); f++)
         rc = series_leads(job, f) ? series_frames(it, f) : 0;
-    for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++) {
+    for (size_t i = 0, done; i < job->frames->count && rc == 0 && !recon_series(job); i += done) {
+        done = 1;
         if (job->made[order[i]])
             continue;
-        rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
+        if (g->together)
+            rc = together_frames(it, order + i, job->frames->count - i, &done);
+        else
+            rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
         job->made[order[i]] = rc == 0;
         if (rc == 0)
             gridder_show(g);

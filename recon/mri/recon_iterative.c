@@ -30,7 +30,7 @@ enum {
 };
 
 /* An image's progress after weights and plan, after the coil images, and after the maps. */
-static const double done_plan = 0.10, done_gridding = 0.15, done_maps = 0.30;
+static const double done_plan = 0.10, done_gridding = 0.15, done_maps = ITERATIVE_BEGUN;
 
 /* ---- size, memory ---- */
 
@@ -48,6 +48,9 @@ void iterative_size(const struct recon_job *job, int n[3])
 static int batch_of(const struct gridder *g)
 {
     const size_t most = (dev_is_gpu(g->job->dev) ? BATCH_PIXELS_GPU : BATCH_PIXELS) / g->pixels;
+    const size_t coils = (size_t)g->most_coils, together = coils * g->longest;
+    if (g->together)
+        return (int)(most < coils ? coils : most < together ? most : together);
     return most < 1 ? 1 : most < (size_t)g->batch ? (int)most : g->batch;
 }
 
@@ -55,10 +58,12 @@ bool iterative_bytes(const struct gridder *g, size_t *bytes)
 {
     /* Images and maps of all coils; the image on the host; the coils computed together, each with a grid of twice the
      * size; two spectra and a point spread function of that size. For each image of a series: b, x and the solver's
-     * vectors; for each of its trajectories the kernel of its normal operator. */
+     * vectors; for each of its trajectories the kernel of its normal operator. Of images solved together: each one's
+     * maps, kernel and limit. */
     const size_t batch = (size_t)batch_of(g), grid = (size_t)1 << g->job->dim;
     const size_t solver = (size_t)method_of(g->job)->vectors(g->job->dim);
-    size_t vectors = 2 * (size_t)g->most_coils + 1 + batch * (1 + grid) + 3 * grid, series, kernels;
+    const size_t maps = g->together ? g->longest : 1, limits = g->together ? g->longest * (1 + grid) : 0;
+    size_t vectors = (1 + maps) * (size_t)g->most_coils + 1 + batch * (1 + grid) + 3 * grid + limits, series, kernels;
     const size_t segments = g->field ? (size_t)field_segments(g->field) : 1;
     return size_mul(2 + solver, g->longest, &series) &&
            size_mul((grid / 2 + 1) * segments, g->kernels + (g->field && g->longest > 1), &kernels) &&
@@ -73,12 +78,14 @@ int iterative_create(struct iterative **out, struct gridder *g)
     if (!it)
         return err_no_memory("an iterative method");
     const size_t image = g->pixels * sizeof(struct c32), coils = (size_t)g->most_coils * image;
+    const size_t maps = g->together ? g->longest : 1;
     *it = (struct iterative){.g = g, .job = job, .method = method_of(job), .batch = batch_of(g), .images_solved = 1};
     it->images_kept = 1;
     it->ask = (struct prox_ask){iterative_ask, it};
     int rc = dev_alloc(job->dev, coils, (void **)&it->images);
     if (rc == 0)
-        rc = dev_alloc(job->dev, coils, (void **)&it->maps);
+        rc = dev_alloc(job->dev, maps * coils, (void **)&it->all_maps);
+    it->maps = it->all_maps;
     if (rc == 0)
         rc = dev_alloc(job->dev, g->longest * image, (void **)&it->b);
     if (rc == 0)
@@ -102,7 +109,7 @@ void iterative_free(struct iterative *it)
     normal_free(it->limit);
     dev_release(dev, it->kernels);
     dev_release(dev, it->images);
-    dev_release(dev, it->maps);
+    dev_release(dev, it->all_maps);
     dev_release(dev, it->b);
     dev_release(dev, it->x);
     free(it->host);
@@ -125,7 +132,7 @@ static int tell_maps(void *context, double done)
     return iterative_tell(it, it->maps_from + (it->maps_until - it->maps_from) * done, 0, 0);
 }
 
-static int tell_iteration(void *context, int done, int most)
+int iterative_told(void *context, int done, int most)
 {
     struct iterative *it = context;
     return iterative_tell(it, it->maps_until + (1 - it->maps_until) * done / most, done, most);
@@ -313,26 +320,37 @@ int iterative_normal(struct iterative *it, bool *made)
     return rc;
 }
 
-int iterative_solve(struct iterative *it, const struct op *op)
+struct solve_stop iterative_stop(struct iterative *it)
 {
     const struct param_values *values = it->job->request->values;
     const int64_t iterations = recon_choice(it->job, RECON_ITERATIONS);
     const double tolerance = values->value[RECON_STOP_TOLERANCE].real, lambda = values->value[RECON_LAMBDA].real;
-    const struct solve_stop stop = {
+    it->g->tally.lambda = lambda >= 0 ? lambda : it->method->lambda;
+    return (struct solve_stop){
         .iterations = iterations > 0 ? (int)iterations : it->method->iterations,
         .tolerance = tolerance >= 0 ? tolerance : it->method->tolerance,
         .seconds = fmax(0, values->value[RECON_STOP_SECONDS].real),
     };
-    const struct solve_listener listener = {it, tell_iteration};
+}
+
+void iterative_tally(struct iterative *it, const struct solve_result *result, size_t images)
+{
+    struct solve_tally *tally = &it->g->tally;
+    tally->iterations += result->iterations;
+    tally->residual = fmax(tally->residual, result->residual);
+    tally->ended[result->end] += images;
+}
+
+int iterative_solve(struct iterative *it, const struct op *op)
+{
+    const struct solve_stop stop = iterative_stop(it);
+    const struct solve_listener listener = {it, iterative_told};
     struct solve_result result = {0};
     it->g->tally.largest = it->largest;
-    it->g->tally.lambda = lambda >= 0 ? lambda : it->method->lambda;
     int rc = it->method->solve(it, op, &stop, &listener, &result);
     for (size_t i = 0; i < it->images_solved && rc == 0 && it->limit; i++)
         rc = normal_apply(it->limit, 1, it->x + i * it->g->pixels, it->x + i * it->g->pixels);
-    it->g->tally.iterations += result.iterations;
-    it->g->tally.residual = fmax(it->g->tally.residual, result.residual);
-    it->g->tally.ended[result.end] += it->images_kept;
+    iterative_tally(it, &result, it->images_kept);
     return rc;
 }
 
@@ -367,56 +385,10 @@ static int solve(struct iterative *it, const struct frame *frame)
     return rc;
 }
 
-/* A row of the job's image within the image on the host, which may be larger. */
-static const struct c32 *row_of(const struct iterative *it, int row)
-{
-    const int *n = it->g->n, *out = it->job->out_n;
-    const size_t y = (size_t)(row % out[1] + n[1] / 2 - out[1] / 2);
-    const size_t z = (size_t)(row / out[1] + n[2] / 2 - out[2] / 2);
-    return it->host + (z * (size_t)n[1] + y) * (size_t)n[0] + (size_t)(n[0] / 2 - out[0] / 2);
-}
-
-int iterative_store(struct iterative *it, size_t f, const struct c32 *image)
-{
-    const struct recon_job *job = it->job;
-    const struct image_series *series = job->images;
-    const size_t wide = (size_t)job->out_n[0];
-    const int rows = job->out_n[1] * job->out_n[2];
-    float *to = series->data + f * (size_t)rows * wide * (series->complex_valued ? 2 : 1);
-    int rc = dev_download(job->dev, it->host, image, it->g->pixels * sizeof *it->host);
-    for (int row = 0; row < rows && rc == 0; row++) {
-        const struct c32 *from = row_of(it, row);
-        if (series->complex_valued)
-            memcpy(to, from, wide * sizeof *from);
-        for (size_t x = 0; x < wide && !series->complex_valued; x++)
-            to[x] = series->phases ? atan2f(from[x].im, from[x].re) : hypotf(from[x].re, from[x].im);
-        to += wide * (series->complex_valued ? 2 : 1);
-    }
-    return rc;
-}
-
-int iterative_store_maps(struct iterative *it, size_t f, int coils)
-{
-    const struct recon_job *job = it->job;
-    const size_t wide = (size_t)job->out_n[0];
-    const int rows = job->out_n[1] * job->out_n[2];
-    int rc = 0;
-    for (int c = 0; c < coils && job->maps && rc == 0; c++) {
-        struct c32 *to = (struct c32 *)job->maps->data + (f * job->maps->channels + (size_t)c) * (size_t)rows * wide;
-        rc = dev_download(job->dev, it->host, it->maps + (size_t)c * it->g->pixels, it->g->pixels * sizeof *it->host);
-        for (int row = 0; row < rows && rc == 0; row++)
-            memcpy(to + (size_t)row * wide, row_of(it, row), wide * sizeof *to);
-    }
-    return rc;
-}
-
-int iterative_frame(struct iterative *it, size_t f)
+int iterative_begin(struct iterative *it, size_t f, bool *made, struct normal **old)
 {
     struct gridder *g = it->g;
     const struct frame *frame = &it->job->frames->frame[f];
-    bool made = false;
-    it->base = (double)g->coils_done / (double)g->coils;
-    it->span = frame->coils / (double)g->coils;
     int rc = gridder_plan(g, f, it->base, it->span * done_plan);
     if (rc == 0)
         rc = iterative_grid(it, frame, done_plan, done_gridding);
@@ -425,11 +397,25 @@ int iterative_frame(struct iterative *it, size_t f)
     if (rc == 0)
         rc = iterative_store_maps(it, f, frame->coils);
     if (rc == 0)
-        rc = iterative_normal(it, &made);
-    if (rc == 0 && made) {
-        const struct band band = band_find(it->job->dim, g->planned->samples, gridder_k(g));
-        rc = iterative_limit(it, &band);
+        rc = iterative_normal(it, made);
+    if (rc != 0 || !*made)
+        return rc;
+    if (old) {
+        *old = it->limit;
+        it->limit = NULL;
     }
+    const struct band band = band_find(it->job->dim, g->planned->samples, gridder_k(g));
+    return iterative_limit(it, &band);
+}
+
+int iterative_frame(struct iterative *it, size_t f)
+{
+    struct gridder *g = it->g;
+    const struct frame *frame = &it->job->frames->frame[f];
+    bool made;
+    it->base = (double)g->coils_done / (double)g->coils;
+    it->span = frame->coils / (double)g->coils;
+    int rc = iterative_begin(it, f, &made, NULL);
     if (rc == 0)
         rc = solve(it, frame);
     if (rc == 0)

@@ -22,6 +22,14 @@ void iterative_free(struct iterative *it);
 /* Image `f`, into the series. Fails as gridder_plan(), maps_estimate() and the solvers. */
 int iterative_frame(struct iterative *it, size_t f);
 
+/* Set g->together, g->longest and g->kernels: how many images are solved together, if their method is not one of a
+ * series (recon_together.c). Fails with ERR_DEVICE. */
+int together_sizes(struct gridder *g);
+
+/* Of g->together: the images order[0 .. *done) of at most `count`, into the series; those of one number of coils that
+ * are not made yet. Fails as iterative_frame(). */
+int together_frames(struct iterative *it, const size_t *order, size_t count, size_t *done);
+
 /* The images of the series that begins with `lead`, from all readouts together, or by windows (recon_series.c). Where
  * readouts will follow, those of complete windows. Fails as iterative_frame(). */
 int series_frames(struct iterative *it, size_t lead);

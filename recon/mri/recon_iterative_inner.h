@@ -1,5 +1,5 @@
-/* recon_iterative_inner.h: shared by the iterative methods of one image (recon_iterative.c) and of a series
- * (recon_series.c), and their solvers (recon_methods.c). Only these include it. */
+/* recon_iterative_inner.h: shared by the iterative methods of one image (recon_iterative.c), of several at once
+ * (recon_together.c) and of a series (recon_series.c), and their solvers (recon_methods.c). Only these include it. */
 #ifndef MRIRECON_RECON_ITERATIVE_INNER_H
 #define MRIRECON_RECON_ITERATIVE_INNER_H
 
@@ -35,15 +35,16 @@ struct iterative {
     size_t images_solved;                     /* solved together: 1, or the images of a series or of a window of it */
     size_t images_kept;                       /* of them: those that no other window gives */
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
-    const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
-    const float *field;                       /* with a field map: the map that `largest` is of */
-    struct normal *normal, *limit;            /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
-    int planes;                               /* of an image, that `normal` is applied to: 1, or those of a stack */
-    struct c32 *kernels;                      /* with a field map: of `normal`, a kernel for each segment; else NULL */
-    double largest;                           /* eigenvalue L */
-    double base, span;                        /* progress of this image, or series */
-    double maps_from, maps_until;             /* shares of it */
-    double share;                             /* of it, and what else was told last */
+    struct c32 *all_maps; /* [g->longest][coils][pixels], of which `maps` are one image's; else these are the same */
+    const struct frame *planned;   /* the image whose trajectory `normal` and `largest` are of */
+    const float *field;            /* with a field map: the map that `largest` is of */
+    struct normal *normal, *limit; /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
+    int planes;                    /* of an image, that `normal` is applied to: 1, or those of a stack */
+    struct c32 *kernels;           /* with a field map: of `normal`, a kernel for each segment; else NULL */
+    double largest;                /* eigenvalue L */
+    double base, span;             /* progress of this image, or series */
+    double maps_from, maps_until;  /* shares of it */
+    double share;                  /* of it, and what else was told last */
     int64_t iteration, most;
     struct prox_ask ask; /* iterative_ask() */
 };
@@ -79,10 +80,23 @@ size_t iterative_kernel_elements(const struct iterative *it);
  */
 int iterative_limit(struct iterative *it, const struct band *band);
 
+/* The images' largest number of iterations and its other ends; sets the tally's lambda. */
+struct solve_stop iterative_stop(struct iterative *it);
+/* Tell of an iteration; of type struct solve_listener.iteration(). */
+int iterative_told(void *context, int done, int most);
+/* Add the result of `images`. */
+void iterative_tally(struct iterative *it, const struct solve_result *result, size_t images);
+
+/* An image's coil images, maps, which are stored, and normal operator, with its limit if it had to be made: *made.
+ * `old`: NULL, or receives the limit before. Progress runs up to ITERATIVE_BEGUN. Fails as iterative_frame(). */
+int iterative_begin(struct iterative *it, size_t f, bool *made, struct normal **old);
+#define ITERATIVE_BEGUN 0.30
+
 /* it->x from it->b by the job's method, limited. Fails as the solvers. */
 int iterative_solve(struct iterative *it, const struct op *op);
 
-/* Store the job's field of view of `image`, which may be larger, as image `f`; and its maps, if they are a result. */
+/* (recon_iterative_store.c) Store the job's field of view of `image`, which may be larger, as image `f`; and its maps,
+ * if they are a result. */
 int iterative_store(struct iterative *it, size_t f, const struct c32 *image);
 int iterative_store_maps(struct iterative *it, size_t f, int coils);
 

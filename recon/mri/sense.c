@@ -138,6 +138,23 @@ struct op sense_op(struct sense *sense)
     return (struct op){.of = sense, .domain = sense->pixels, .range = sense->pixels, .normal = apply};
 }
 
+static int apply_frames(void *of, const int *running, const struct c32 *x, struct c32 *r)
+{
+    struct sense_frames *frames = of;
+    frames->coils.running = running;
+    return normal_apply_coils(frames->normal, &frames->coils, x, r);
+}
+
+struct op_frames sense_frames_op(struct sense_frames *frames, size_t pixels)
+{
+    const struct normal_coils *coils = &frames->coils;
+    return (struct op_frames){.of = frames,
+                              .domain = pixels,
+                              .frames = coils->frames,
+                              .work = pixels * (size_t)coils->coils * (size_t)coils->frames,
+                              .normal = apply_frames};
+}
+
 int sense_combine(struct sense *sense, int first, int count, const struct c32 *images, struct c32 *x)
 {
     return vec_multiply_conj_add(sense->dev, sense->pixels, count, sense->maps + (size_t)first * sense->pixels, images,

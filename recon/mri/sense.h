@@ -53,6 +53,16 @@ void sense_close(struct sense *sense);
 /* The operator, valid as long as `sense`; only its `normal` is set. */
 struct op sense_op(struct sense *sense);
 
+/* The same of several frames at once, each with its own maps, and with its own kernel or the operator's, where
+ * normal_takes_coils(): no images of coils are in memory. */
+struct sense_frames {
+    struct normal *normal;
+    struct normal_coils coils;
+};
+
+/* The operator of images of `pixels`, valid as long as `frames`. */
+struct op_frames sense_frames_op(struct sense_frames *frames, size_t pixels);
+
 /* x = x + sum over `count` coils from `first` of conj(S_c) images[c]: images[count][pixels] of device memory. */
 int sense_combine(struct sense *sense, int first, int count, const struct c32 *images, struct c32 *x);
 

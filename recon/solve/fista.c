@@ -62,7 +62,7 @@ static int iterate(void *of, int done)
         rc = vec_dot(dev, n, f->next, f->next, &square);
     f->size = sqrt(square);
     if (rc == 0 && !isfinite(f->change + f->size))
-        rc = solve_nonfinite("The proximal gradient method", done);
+        rc = solve_nonfinite("The proximal gradient method", done, "");
     f->first = done == 0 ? f->size : f->first;
     if (rc == 0 && done > 0 && f->change > GROWTH * f->first)
         rc = not_convergent(done);
@@ -101,7 +101,7 @@ int fista_solve(struct dev *dev, const struct op *op, double step, const struct 
         rc = vec_dot(dev, n, b, b, &square);
     *result = (struct solve_result){.end = SOLVE_ZERO};
     if (rc == 0 && !isfinite(square))
-        rc = solve_nonfinite("The proximal gradient method", 0);
+        rc = solve_nonfinite("The proximal gradient method", 0, "");
     if (rc == 0 && square > 0)
         rc = solve_iterate(&f, iterate, residual, stop, listener, result);
     dev_release(dev, vector[0]);

@@ -51,7 +51,7 @@ int power_largest(struct dev *dev, const struct op *op, int iterations, const st
         if (rc == 0)
             rc = vec_dot(dev, n, y, y, &square);
         if (rc == 0 && !isfinite(square))
-            rc = solve_nonfinite("The power method", done);
+            rc = solve_nonfinite("The power method", done, "");
         *largest = sqrt(square); /* |N x| */
     }
     dev_release(dev, vector[0]);

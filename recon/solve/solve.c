@@ -36,10 +36,11 @@ int solve_iterate(void *of, int (*step)(void *of, int done), double (*residual)(
     }
 }
 
-int solve_nonfinite(const char *method, int done)
+int solve_nonfinite(const char *method, int done, const char *image)
 {
-    return err_set(ERR_DIVERGED,
-                   "%s met a value that is not finite in iteration %d: the k-space samples, the density weights or the "
-                   "coil maps are not what the method can use. method=adjoint shows an image of the same samples.",
-                   method, done + 1);
+    return err_set(
+        ERR_DIVERGED,
+        "%s met a value that is not finite in iteration %d%s: the k-space samples, the density weights or the "
+        "coil maps are not what the method can use. method=adjoint shows an image of the same samples.",
+        method, done + 1, image);
 }

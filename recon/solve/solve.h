@@ -32,11 +32,20 @@ struct solve_listener {
 
 /* Conjugate gradients (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044) on (N + lambda) x = b from x = 0, N being
  * the operator's `normal`: x minimises |A x - y|^2_W + lambda |x|^2 where b = A' W y. Every iteration applies N once.
- * `most` vectors of the domain are allocated: CG_VECTORS. Fails with ERR_DIVERGED (a value that is not finite, or N is
- * not positive), ERR_NO_MEMORY, ERR_DEVICE, and as the listener. */
-enum { CG_VECTORS = 3 };
+ * CG_VECTORS vectors of the domain are allocated, and little else. Fails with ERR_DIVERGED (a value that is not finite,
+ * or N is not positive), ERR_NO_MEMORY, ERR_DEVICE, and as the listener. */
+enum { CG_VECTORS = 3, CG_FRAMES_MOST = 65535 };
 int cg_solve(struct dev *dev, const struct op *op, double lambda, const struct c32 *b, struct c32 *x,
              const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result);
+
+/* The same of several frames, each with its own lambda, steps and end: b, x: [frames][domain]; lambda, result: host,
+ * [frames]. A frame's bits do not depend on the others. Where a frame fails, so does the call; the sentence names it
+ * by its number in image, host, [frames], unless that is NULL. A GPU iterates up to a few milliseconds ahead of the
+ * answers that it gives: the listener then hears of iterations that are not computed yet, or are not needed any more.
+ */
+int cg_solve_frames(struct dev *dev, const struct op_frames *op, const double *lambda, const size_t *image,
+                    const struct c32 *b, struct c32 *x, const struct solve_stop *stop,
+                    const struct solve_listener *listener, struct solve_result *result);
 
 /* x = argmin_u t g(u) + |u - x|^2 / 2, in place: the proximal operator of a function g. `iteration` counts from 0. */
 struct prox {

@@ -22,7 +22,7 @@ static inline uint32_t solve_random(uint64_t seed, int iteration, int axis)
     return (uint32_t)((z ^ z >> 31) >> 40);
 }
 
-/* A value of iteration `done` is not finite: ERR_DIVERGED with a sentence. */
-int solve_nonfinite(const char *method, int done);
+/* A value of iteration `done` is not finite: ERR_DIVERGED with a sentence. image: "", or " of image 7". */
+int solve_nonfinite(const char *method, int done, const char *image);
 
 #endif

@@ -4,18 +4,21 @@
 #include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/recon_fixture.h"
 
-enum { COILS_MOST = 18, MOST_PIXELS = 40 * 36, READOUTS = 48, SAMPLES = 80 };
+enum { COILS_MOST = 18, MOST_PIXELS = 64 * 62, READOUTS = 48, SAMPLES = 80 };
 
 struct scene {
     const char *name;
     int n[3];
     unsigned coils;
-    bool stack; /* partitions on the same trajectory; otherwise random samples */
+    bool stack;    /* partitions on the same trajectory; otherwise random samples */
+    bool repeated; /* every quarter of the readouts has the trajectories of the first one */
 };
 
-static const struct scene plane = {"plane", {40, 36, 1}, 3, false}, volume = {"volume", {12, 10, 8}, 3, false},
-                          stack = {"stack", {12, 10, 8}, 3, true},
-                          many = {"many coils", {40, 36, 1}, COILS_MOST, false}; /* more than one upload */
+static const struct scene plane = {"plane", {40, 36, 1}, 3, false, false},
+                          volume = {"volume", {12, 10, 8}, 3, false, false},
+                          stack = {"stack", {12, 10, 8}, 3, true, false},
+                          many = {"many coils", {40, 36, 1}, COILS_MOST, false, false}, /* more than one upload */
+    halves = {"halves", {64, 62, 1}, 3, false, false}, repeated = {"one trajectory", {64, 62, 1}, 3, false, true};
 
 static struct c32 maps[COILS_MOST * MOST_PIXELS];
 static float hz[MOST_PIXELS];
@@ -50,6 +53,9 @@ static void scan_make(struct flat *flat, const struct scene *scene, bool field)
             memcpy(k, flat->traj + flat->readouts[r % lines].traj + s * columns, columns * sizeof *k);
             k[2] = (float)(r / lines - nz / 2) / (float)nz;
         }
+        if (scene->repeated)
+            memcpy(flat->traj + readout->traj, flat->traj + flat->readouts[r % (READOUTS / 4)].traj,
+                   SAMPLES * columns * sizeof *flat->traj);
     }
     pixels_fill(scene);
     flat->header.map_coils = scene->coils;
@@ -122,6 +128,15 @@ static void many_coils(void **state)
     as_on_the_cpu(&many, "method=cg-sense iterations=3 virtual_coils=none");
 }
 
+/* Solved together, alone, and with other trajectories. */
+static void images_together(void **state)
+{
+    (void)state;
+    as_on_the_cpu(&halves, "method=cg-sense frames=4 iterations=4");
+    as_on_the_cpu(&repeated, "method=cg-sense frames=4 iterations=4");
+    as_on_the_cpu(&halves, "method=cg-sense frames=2 iterations=4 stop_seconds=1000");
+}
+
 static void series(void **state)
 {
     (void)state;
@@ -150,8 +165,8 @@ int main(void)
 {
     gpu_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_method), cmocka_unit_test(many_coils), cmocka_unit_test(series),
-        cmocka_unit_test(volumes),      cmocka_unit_test(stacks),
+        cmocka_unit_test(every_method), cmocka_unit_test(many_coils), cmocka_unit_test(images_together),
+        cmocka_unit_test(series),       cmocka_unit_test(volumes),    cmocka_unit_test(stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,6 +191,100 @@ static void test_cg_diverges(void **state)
     dev_free(dev);
 }
 
+/* Frames of several operators, one after the other: [frames][N]. */
+struct matrices {
+    struct matrix of[4];
+    int frames;
+    bool running[4]; /* in the last call */
+};
+
+static int normal_frames(void *of, const int *running, const struct c32 *x, struct c32 *r)
+{
+    struct matrices *m = of;
+    for (int f = 0; f < m->frames; f++) {
+        m->running[f] = running[f] != 0;
+        if (running[f])
+            assert_int_equal(normal(&m->of[f], x + f * N, r + f * N), 0);
+    }
+    return 0;
+}
+
+/* Frames 1 and 2 end early: by the tolerance, as a multiple of the identity, and by a right side of zeros. */
+static void matrices_make(struct matrices *m, struct c32 *b)
+{
+    m->frames = 4;
+    for (int f = 0; f < 4; f++)
+        matrix_make(&m->of[f], f == 1 ? 3 : 0.2 * (f + 1), f == 1 ? 3 : 10);
+    memset(b + 2 * N, 0, N * sizeof *b);
+}
+
+/* Each frame has its own lambda, steps and end, and the bits that it has alone. */
+static void test_cg_frames(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu();
+    struct matrices m;
+    struct solve_result result[4], alone;
+    struct c32 x[4 * N], one[N], *b = op_test_random(dev, 4 * N, 5);
+    double complex exact[N];
+    static const double lambda[4] = {0, 0.5, 1, 2};
+    const struct solve_stop stop = {.iterations = 100, .tolerance = 1e-6};
+    matrices_make(&m, b);
+    const struct op_frames op = {&m, N, 4, 4 * N, normal_frames};
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, NULL, b, x, &stop, NULL, result), 0);
+    assert_int_equal(result[1].iterations, 1);
+    assert_int_equal(result[1].end, SOLVE_TOLERANCE);
+    assert_int_equal(result[2].end, SOLVE_ZERO);
+    assert_false(m.running[1] || m.running[2]);
+    assert_true(result[0].iterations > result[3].iterations);
+    for (int f = 0; f < 4; f++) {
+        assert_int_equal(m.of[f].calls, result[f].iterations); /* frames that ended are left out */
+        const struct op single = op_of(&m.of[f]);
+        assert_int_equal(cg_solve(dev, &single, lambda[f], b + f * N, one, &stop, NULL, &alone), 0);
+        assert_memory_equal(one, x + f * N, sizeof one);
+        assert_int_equal(alone.iterations, result[f].iterations);
+        assert_int_equal(alone.end, result[f].end);
+        assert_true(memcmp(&alone.residual, &result[f].residual, sizeof alone.residual) == 0);
+        matrix_apply(&m.of[f], true, lambda[f], b + f * N, exact);
+        assert_true(f == 2 || distance(one, exact) < 1e-4);
+    }
+    dev_release(dev, b);
+    dev_free(dev);
+}
+
+/* A frame that fails is named. */
+static void test_cg_frames_fail(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu();
+    struct matrices m;
+    struct solve_result result[4];
+    struct counter counter = {.stop_at = 2};
+    const struct solve_listener listener = {&counter, count};
+    struct c32 x[4 * N], *b = op_test_random(dev, 4 * N, 5);
+    static const double lambda[4] = {0};
+    static const size_t image[4] = {12, 10, 8, 36};
+    const struct solve_stop stop = {.iterations = 20}, late = {.iterations = 20, .seconds = 1e-12};
+    matrices_make(&m, b);
+    const struct op_frames op = {&m, N, 4, 4 * N, normal_frames};
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, image, b, x, &stop, &listener, result), ERR_CANCELED);
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, image, b, x, &late, NULL, result), 0);
+    assert_int_equal(result[0].end, SOLVE_SECONDS);
+    assert_int_equal(result[0].iterations, 1);
+    for (int i = 0; i < N; i++)
+        m.of[1].value[i] = -1;
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, image, b, x, &stop, NULL, result), ERR_DIVERGED);
+    assert_non_null(strstr(err_last()->text, "iteration 1 of image 10 is not positive"));
+    b[3 * N + 7].im = NAN;
+    m.of[1].value[0] = NAN; /* an earlier frame, but later */
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, image, b, x, &stop, NULL, result), ERR_DIVERGED);
+    assert_non_null(strstr(err_last()->text, "not finite in iteration 1 of image 36"));
+    assert_int_equal(cg_solve_frames(dev, &op, lambda, NULL, b, x, &stop, NULL, result), ERR_DIVERGED);
+    assert_null(strstr(err_last()->text, "image 36"));
+    dev_release(dev, b);
+    dev_free(dev);
+}
+
 /* The estimate is a lower bound, and exact to 1 % after 30 steps if the next eigenvalue is 11 % smaller. */
 static void test_power(void **state)
 {
@@ -215,10 +309,8 @@ static void test_power(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cg_solves),
-        cmocka_unit_test(test_cg_ends),
-        cmocka_unit_test(test_cg_diverges),
-        cmocka_unit_test(test_power),
+        cmocka_unit_test(test_cg_solves), cmocka_unit_test(test_cg_ends),        cmocka_unit_test(test_cg_diverges),
+        cmocka_unit_test(test_cg_frames), cmocka_unit_test(test_cg_frames_fail), cmocka_unit_test(test_power),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

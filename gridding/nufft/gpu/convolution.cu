@@ -5,6 +5,7 @@
  * Layouts: planes[z][image][y][x] of n[] x n[] pixels and grid[] frequencies along z (3-D only), and rows[plane or
  * image][y][x] of n[] pixels along x and grid[] frequencies along y. */
 #include "gridding/fft/fft_halves.cuh"
+#include "gridding/nufft/normal.h"
 #include "gridding/nufft/nufft_leaf.h"
 
 #include <algorithm>
@@ -322,5 +323,65 @@ static struct c32 *kernel(void *state)
     return (struct c32 *)((struct convolution_gpu *)state)->spectrum;
 }
 
+/* ---- coils of frames ---- */
+
+static bool takes_coils(int dim, const int grid[3])
+{
+    return dim == 2 && fft_in_halves(grid[0]) && fft_in_halves(grid[1]);
+}
+
+/* `of` from frame `first` on. */
+static int frames_convolve(const struct convolution_gpu *c, const struct fft_coils &of, const float *spectrum,
+                           const struct c32 *image, struct c32 *result)
+{
+    const fft_view images = {(size_t)c->n[0], 1, c->plane}, in_rows = {(size_t)c->n[0], 1, c->row_plane};
+    const struct fft_rows rows = {(float2 *)c->rows, c->n[0], c->grid[1], of.frames * of.coils, spectrum, of.coils};
+    struct fft_pass pass = {};
+    pass.kind = FFT_FORTH;
+    pass.in = (const float2 *)image;
+    pass.out = (float2 *)c->rows;
+    pass.in_view = images;
+    pass.out_view = in_rows;
+    pass.kept = c->n[1];
+    pass.lines = c->n[0];
+    int rc = fft_halves_columns_of_coils(c->gpu, &c->fft[1], &pass, &of);
+    if (!rc)
+        rc = fft_halves_rows_of_coils(c->gpu, &c->fft[0], &rows, &of);
+    pass.kind = FFT_BACK;
+    pass.in = (const float2 *)c->rows;
+    pass.out = (float2 *)result;
+    pass.in_view = in_rows;
+    pass.out_view = images;
+    return rc ? rc : fft_halves_columns_to_sums(c->gpu, &c->fft[1], &pass, &of);
+}
+
+static int apply_coils(void *state, const struct normal_coils *coils, size_t kernel_elements, const struct c32 *image,
+                       struct c32 *result)
+{
+    const struct convolution_gpu *c = (const struct convolution_gpu *)state;
+    const int most = c->sets / coils->coils;
+    if (most < 1)
+        return err_set(
+            ERR_GPU_OOM,
+            "A normal operator of %d x %d pixels has room for %d coils at a time, and %d were asked for: the "
+            "GPU's memory is nearly full. Run the job when less is running.",
+            c->n[0], c->n[1], c->sets, coils->coils);
+    int rc = gpu_enter(c->gpu);
+    for (int first = 0; !rc && first < coils->frames; first += most) {
+        struct fft_coils of = {};
+        of.frames = std::min(most, coils->frames - first);
+        of.coils = coils->coils;
+        of.maps = (const float2 *)coils->maps + first * coils->maps_step;
+        of.maps_step = coils->maps_step;
+        of.map = c->plane;
+        of.running = coils->running ? coils->running + first : NULL;
+        of.spectrum_step = coils->kernels ? 2 * kernel_elements : 0;
+        const float *spectrum = coils->kernels ? (const float *)coils->kernels + first * of.spectrum_step : c->spectrum;
+        rc = frames_convolve(c, of, spectrum, image + first * c->plane, result + first * c->plane);
+    }
+    return rc;
+}
+
 extern "C" const struct convolution_leaf convolution_leaf_gpu;
-const struct convolution_leaf convolution_leaf_gpu = {axis_size, create, destroy, bytes, set_kernel, apply, kernel};
+const struct convolution_leaf convolution_leaf_gpu = {axis_size, create, destroy,     bytes,      set_kernel,
+                                                      apply,     kernel, takes_coils, apply_coils};

@@ -182,6 +182,10 @@ static void (*planes_kernel(const struct gather_args *a))(struct gather_args)
         return gather_planes<5>;
     case 6:
         return gather_planes<6>;
+    case 7:
+        return gather_planes<7>;
+    case 8:
+        return gather_planes<8>;
     default:
         return gather_planes<0>;
     }

@@ -245,15 +245,48 @@ static double brick2d_error(const struct nufft_shape *, bool split, const double
     return split ? 1.5e-6 * whole(gain) : 4.2e-4 * sqrt(whole(gain));
 }
 
+/* Seconds a transform of what does not depend on the number of cells: a call waits longer for wider kernels, fuller
+ * bins and FFT passes of sizes that the compiler does not know. */
+static double plane_latency(const struct nufft_shape *shape, double passes, double samples_of_bin)
+{
+    return (2e-6 * shape->width + 1e-8 * std::min(samples_of_bin, 256.) + 1e-6 * (passes - 2)) / shape->batch;
+}
+
+/* The cells that cost time: so many of a call's grids are done while it waits. */
+static double cells_beyond(const struct nufft_shape *shape)
+{
+    const double waiting = 1.8e5;
+    return std::max(0., cells_of(shape) - waiting / shape->batch);
+}
+
 /* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. */
 static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
-    double cover = 1;
+    double cover = 1, bins = 1;
     for (int d = 0; d < 2; d++) {
         struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
         cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
+        bins *= axis.bins;
     }
-    return (split ? 2e-11 : 1.1e-11) * (double)samples + (2e-12 + 3.2e-12 * cover + 4.2e-12 * passes) * cells_of(shape);
+    return (split ? 2e-11 : 1.1e-11) * (double)samples +
+           (2e-12 + 3.2e-12 * cover + 4.2e-12 * passes) * cells_beyond(shape) +
+           plane_latency(shape, passes, (double)samples / bins);
+}
+
+/* On tensor cores if there are many transforms (gather_brick2d.cu): squares of 4 x 4 base cells divide the bins of
+ * kernels of 5 and 8 cells, and rows of up to 8 cells are one product, which kernels of up to 5 cells have. Else in
+ * float32 (gather.cu), the widest kernels without unrolled loops. */
+static double brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const int width = shape->width;
+    if (nufft_gpu_gathers_brick2d(shape)) {
+        const double each = (split ? 1.75e-11 : 1.1e-11) * (shape->batch <= 8 ? 1.2 : 1);
+        const double share = width <= 5 ? 0.4 : width == 6 ? 1 : width == 7 ? 1.05 : 0.9;
+        return each * share * (double)samples + (1.2e-11 + 4.2e-12 * passes) * cells_of(shape);
+    }
+    const bool unrolled = width <= 8;
+    return (unrolled ? 1.7e-12 : 2.3e-12) * width * width * (double)samples + (unrolled ? 0 : 1.5e-5 / shape->batch) +
+           (2e-12 + 4.2e-12 * passes) * cells_beyond(shape) + plane_latency(shape, passes, 0);
 }
 
 /* Parts of bins: several for each concurrent block, but bricks have a cost, too. */
@@ -347,7 +380,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick2d_serves,
      brick2d_error,
      brick2d_seconds,
-     NULL,
+     brick2d_forward_seconds,
      brick2d_bins,
      brick2d_group,
      nufft_gpu_brick2d_make,

@@ -104,4 +104,5 @@ const struct dev_leaf dev_leaf_cpu = {
     .vec = &vec_leaf_cpu,
     .sparse = &sparse_leaf_cpu,
     .fft = &fft_leaf_cpu,
+    .split = &split_leaf_cpu,
 };

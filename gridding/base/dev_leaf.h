@@ -18,6 +18,7 @@ struct convolution_leaf;
 struct range_leaf;  /* gridding/range/sums_leaf.h */
 struct sparse_leaf; /* gridding/sparse/sparse_leaf.h */
 struct fft_leaf;    /* gridding/fft/fft_leaf.h */
+struct split_leaf;  /* gridding/split/split_leaf.h */
 
 /* The functions of vec.h for this device. */
 struct vec_leaf {
@@ -63,9 +64,10 @@ struct dev_leaf {
     const struct range_leaf *range;   /* NULL: this device has no sums of limited range except a NUFFT's */
     const struct sparse_leaf *sparse; /* NULL: this device has no wavelets and differences */
     const struct fft_leaf *fft;       /* NULL: this device has no transforms of one axis */
+    const struct split_leaf *split;   /* NULL: this device has no sums in two parts */
 };
 
-enum { DEV_LEAF_ABI = 14, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 15, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -88,6 +90,7 @@ int vec_cg_step_gpu(struct dev *dev, const struct vec_cg *cg);
 /* Declared here, defined in higher rooms. */
 extern const struct sparse_leaf sparse_leaf_cpu, sparse_leaf_gpu;
 extern const struct fft_leaf fft_leaf_cpu, fft_leaf_gpu;
+extern const struct split_leaf split_leaf_cpu, split_leaf_gpu;
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
 extern const struct range_leaf range_leaf_cpu, range_leaf_gpu;

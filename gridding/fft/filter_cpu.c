@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = FILTER_WAVES, ALIGNMENT = 64 };
+enum { COLUMNS = 16, ALIGNMENT = 64 };
 
 struct filter_cpu {
     struct filter_shape shape;
@@ -205,13 +205,25 @@ static void forth_xy(struct filter_cpu *f, const float *field, struct pass *pass
 static void multiply(const struct filter_cpu *f, int x, int y, const struct filter_factors *factors, struct c32 *panel)
 {
     const struct filter_shape *s = &f->shape;
-    float factor[FILTER_WAVES];
+    const int last = (int)factors->count - 2, wave_y = abs(wave_at(y, s->from[1]));
+    float place[3], across[COLUMNS], scale[COLUMNS];
+    for (int d = 0; d < 3; d++)
+        place[d] = (float)(factors->wave[d] / factors->step);
+    for (int c = 0; c < COLUMNS; c++) {
+        const float along_x = (float)(x + c) * place[0], along_y = (float)wave_y * place[1];
+        across[c] = along_x * along_x + along_y * along_y;
+        /* What is beyond half the nodes only fills the panel. */
+        scale[c] = x + c <= s->from[0] / 2 ? factors->axis[0][x + c] * factors->axis[1][wave_y] : 0;
+    }
     for (int z = 0; z < s->from[2]; z++) {
         struct c32 *row = panel + (size_t)z * COLUMNS;
-        const int wave[3] = {x, wave_at(y, s->from[1]), wave_at(z, s->from[2])};
-        factors->set(factors->of, wave, factor);
-        for (int c = 0; c < COLUMNS; c++)
-            row[c] = (struct c32){row[c].re * factor[c], row[c].im * factor[c]};
+        const int wave_z = abs(wave_at(z, s->from[2]));
+        const float along = (float)wave_z * place[2], axis = factors->axis[2][wave_z];
+        for (int c = 0; c < COLUMNS; c++) {
+            const float factor =
+                scale[c] * axis * filter_radial(factors->radial, last, sqrtf(along * along + across[c]));
+            row[c] = (struct c32){row[c].re * factor, row[c].im * factor};
+        }
     }
 }
 

@@ -102,6 +102,13 @@ static int check_params(const struct range_law_params *p)
             "An inverse law of power %d, 0 below %g and softened by %g cannot be summed: the power is 1 or 3, "
             "and the lengths are 0 or more, the first below the reach of %g.",
             p->power, p->least, p->soft, p->reach);
+    if (p->fall != 0 &&
+        !(p->form == RANGE_SHORT && p->power == 1 && p->fall >= p->reach && p->fall < INFINITY && p->spline == 0))
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "A law that falls to 0 at %g cannot be summed: that is for short-range parts of 1 / r with a reach "
+            "(%g) that does not exceed it, without a spline.",
+            p->fall, p->reach);
     const bool inverse = p->form == RANGE_INVERSE || p->form == RANGE_SHORT;
     if (!(p->spline >= 0 && p->spline < INFINITY) || (p->spline > 0 && (!inverse || p->soft > 0 || p->least > 0)))
         return err_set(ERR_BAD_PARAMETER,

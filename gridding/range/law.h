@@ -37,6 +37,8 @@ struct range_law_params {
      * 5e-4 on a GPU may sum a Gaussian cut to cubes (RANGE_SEPARABLE) by tensor cores. On which side of the reach a
      * node lies does not depend on it. */
     double tolerance;
+    /* > 0, of RANGE_SHORT with power = 1: times (1 - (r / fall)^2)^2; at least the reach. */
+    double fall;
 };
 
 enum { RANGE_DEGREE_MOST = 17 };

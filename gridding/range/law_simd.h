@@ -14,6 +14,7 @@ struct scaled {
     float unit2;  /* r^2 unit2: in units of the scale */
     float least2, soft2;
     float spline, spline2; /* its radius, and that squared; 0: none */
+    float fall;            /* 1 / fall^2, in units of the scale; 0: none */
 };
 
 INLINE struct scaled scaled_law(const struct range_law *law, double scale)
@@ -28,7 +29,8 @@ INLINE struct scaled scaled_law(const struct range_law *law, double scale)
                            (float)(p->least * p->least * scale * scale),
                            (float)(p->soft * p->soft),
                            (float)p->spline,
-                           (float)(p->spline * p->spline)};
+                           (float)(p->spline * p->spline),
+                           p->fall > 0 ? (float)(1 / (p->fall * p->fall * scale * scale)) : 0};
 }
 
 INLINE vec polynomial(const struct scaled *law, vec s)
@@ -87,6 +89,10 @@ INLINE vec inverse_law(const struct scaled *law, vec r2, struct inverse i)
         return law->shorter ? near - value : near * value;
     }
     const vec root = law->power == 3 ? i.root * i.root * i.root : i.root;
+    if (law->fall > 0) {
+        const vec falls = splat(1) - r2 * splat(law->fall);
+        return only((root - value) * falls * falls, i.held);
+    }
     return only(law->shorter ? root - value : root * value, i.held);
 }
 

@@ -14,10 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of a frame's time: of the exclusion; of the rest, of the split's mesh and near part. */
+/* Shares of a frame's time: of the direct sum's exclusion; of the split's parts, beside their error. */
 #define EXCLUSION_SHARE 0.1
-#define MESH_SHARE      0.6
-#define NEAR_SHARE      0.3
+#define PARTS_SHARE     0.9
 
 /* State shared by all frames. */
 struct sums {
@@ -26,9 +25,8 @@ struct sums {
     double cutoff, exclusion, unit;   /* unit: conversion from e/A */
     struct cutcp_sum sum;
     struct cutcp_split split;
-    struct range_law part[CUTCP_NEAR_LAWS]; /* of the split's near part */
-    int parts;                              /* 0: the direct sum */
-    struct cutcp_mesh *mesh;
+    bool in_parts; /* by the split */
+    struct split *parts;
     double error;           /* the largest measured of a frame, e/A */
     size_t count, nodes;    /* atoms of a frame; lattice points */
     double *at;             /* [count][3], relative to the lattice's origin */
@@ -77,7 +75,7 @@ static void direct_choose(struct sums *s, const char *reason, ...)
     va_start(arguments, reason);
     vsnprintf(text, sizeof text, reason, arguments);
     va_end(arguments);
-    s->parts = 0;
+    s->in_parts = false;
     kind_job_decide(&s->job->job, "method", "direct", "The direct sum, because %s.", text);
 }
 
@@ -106,8 +104,9 @@ static int method_choose(struct sums *s)
     sum_describe(s);
     if (!(s->sum.tolerance > 0))
         return 0;
-    why = dev_is_gpu(s->job->job.dev) ? "GPUs use it at any tolerance: the split has been measured on CPUs only"
-                                      : cutcp_split_choose(&s->split, &s->sum);
+    why = cutcp_split_choose(&s->split, &s->sum, dev_is_gpu(s->job->job.dev));
+    if (!why)
+        why = cutcp_parts_refused(s->job->job.dev, split, &s->sum, s->exclusion);
     if (why) {
         direct_choose(s, "%s", why);
         return 0;
@@ -117,7 +116,8 @@ static int method_choose(struct sums *s)
         "A near part up to %.3g A, and a smooth part on a mesh of %d x %d x %d: an expected error of %.2g e/A "
         "(tolerance %g), in 1/%.1f of the direct sum's time.",
         split->radius, split->mesh[0], split->mesh[1], split->mesh[2], split->error, s->sum.tolerance, split->gain);
-    return cutcp_split_near(&s->split, s->part, &s->parts);
+    s->in_parts = true;
+    return 0;
 }
 
 /* Check the device memory needed for the sums: on a GPU that is one grid and the values. The split is given up where it
@@ -137,8 +137,8 @@ static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
     const size_t held = memory.points + memory.scatter;
     const size_t direct = atoms + grids + (memory.create > held ? memory.create : held);
     size_t mesh = 0, available, total;
-    if (s->parts) {
-        rc = cutcp_mesh_memory(s->job->job.dev, &s->split, s->count, &mesh);
+    if (s->in_parts) {
+        rc = cutcp_parts_memory(s->job->job.dev, &s->split, &s->sum, s->exclusion, &mesh);
         if (rc == 0)
             rc = dev_memory(s->job->job.dev, &available, &total);
         if (rc != 0)
@@ -147,7 +147,7 @@ static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
             direct_choose(s, "the split needs %.0f MB more than the direct sum, which are not free",
                           1e-6 * (double)mesh);
     }
-    return kind_job_memory(&s->job->job, direct + (s->parts ? mesh : 0), "The potential",
+    return kind_job_memory(&s->job->job, direct + (s->in_parts ? mesh : 0), "The potential",
                            "Ask for a larger spacing, a smaller padding, or frames=mean.");
 }
 
@@ -179,72 +179,25 @@ static int tell(void *context, size_t done, size_t most)
     return kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, s->told, (int64_t)s->frame, (int64_t)s->job->frames);
 }
 
-/* grid += the sums of `laws` laws of one reach over the atoms with the values s->values; this is `share` of a frame's
- * work. */
-static int laws_add(struct sums *s, const struct range_law *law, int laws, double share)
+/* grid = the sum of `law` over the atoms with the values s->host; this is `share` of a frame's work. */
+static int grid_sum(struct sums *s, const struct range_law *law, double share)
 {
     const struct range_points_params params = points_params(s, law->params.reach);
     const struct listener listener = {s, tell};
-    struct range_points *points = NULL;
-    s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
-    int rc = range_points_create(&points, s->job->job.dev, &params, &listener);
-    s->share = share / laws;
-    for (int i = 0; i < laws && rc == 0; i++) {
-        rc = range_scatter(points, &law[i], 1, s->values, s->grid, &listener);
-        s->done += s->share;
-    }
-    range_points_free(points);
-    return rc;
-}
-
-/* grid = the sum of `law` over the atoms with the values s->host. */
-static int grid_sum(struct sums *s, const struct range_law *law, double share)
-{
     struct dev *dev = s->job->job.dev;
+    struct range_points *points = NULL;
     int rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
     if (rc == 0)
         rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
-    return rc == 0 ? laws_add(s, law, 1, share) : rc;
-}
-
-/* grid = the sum by the split, and its error, measured. */
-static int split_sum(struct sums *s, double share, double *error)
-{
-    const struct listener listener = {s, tell};
-    struct dev *dev = s->job->job.dev;
-    int rc = s->mesh ? 0 : cutcp_mesh_create(&s->mesh, dev, &s->split);
+    s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
     if (rc == 0)
-        rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
-    s->share = share * MESH_SHARE;
+        rc = range_points_create(&points, dev, &params, &listener);
+    s->share = share;
     if (rc == 0)
-        rc = cutcp_mesh_sum(s->mesh, &s->job->box, s->count, s->at, s->values, s->grid, &listener);
+        rc = range_scatter(points, law, 1, s->values, s->grid, &listener);
     s->done += s->share;
-    if (rc == 0)
-        rc = laws_add(s, s->part, s->parts, share * NEAR_SHARE);
-    s->share = share * (1 - MESH_SHARE - NEAR_SHARE);
-    if (rc == 0)
-        rc = cutcp_measure(&s->sum, s->unit, s->at, s->host, s->grid, dev_threads(dev), &listener, error);
-    s->done += s->share;
+    range_points_free(points);
     return rc;
-}
-
-/* grid = the potential of a frame. A split whose measured error exceeds the tolerance is given up, for all frames that
- * follow, too. */
-static int potential_sum(struct sums *s, double share)
-{
-    double error = 0;
-    int rc = s->parts ? split_sum(s, share, &error) : 0;
-    if (rc != 0)
-        return rc;
-    if (s->parts && error <= s->sum.tolerance) {
-        s->error = fmax(s->error, error);
-        return 0;
-    }
-    if (s->parts)
-        direct_choose(s, "the error of the split, measured in frame %zu, is %.2g e/A, more than the tolerance",
-                      s->frame, error);
-    s->done = 0;
-    return grid_sum(s, &s->potential, share);
 }
 
 /* Set lattice points near a charge to 0. */
@@ -269,14 +222,57 @@ static int exclude(struct sums *s, float *potential)
     return rc;
 }
 
-static int frame_sum(struct sums *s, float *potential)
+static int direct_sum(struct sums *s, float *potential)
 {
-    frame_gather(s);
     s->done = 0;
-    int rc = potential_sum(s, s->exclusion > 0 ? 1 - EXCLUSION_SHARE : 1);
+    int rc = grid_sum(s, &s->potential, s->exclusion > 0 ? 1 - EXCLUSION_SHARE : 1);
     if (rc == 0)
         rc = dev_download(s->job->job.dev, potential, s->grid, s->nodes * sizeof *potential);
     return rc == 0 && s->exclusion > 0 ? exclude(s, potential) : rc;
+}
+
+/* The sum by the split, and its error, measured. */
+static int parts_sum(struct sums *s, float *potential, double *error)
+{
+    const struct listener listener = {s, tell};
+    struct dev *dev = s->job->job.dev;
+    int rc = s->parts ? 0 : cutcp_parts_create(&s->parts, dev, &s->split, &s->sum, s->exclusion);
+    if (rc == 0)
+        rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
+    s->share = PARTS_SHARE;
+    if (rc == 0)
+        rc = split_sum(s->parts, s->at, s->values, s->grid, &listener);
+    s->done += s->share;
+    s->share = 1 - PARTS_SHARE;
+    if (rc == 0)
+        rc = dev_download(dev, potential, s->grid, s->nodes * sizeof *potential);
+    if (rc == 0)
+        rc = cutcp_measure(&s->sum, s->unit, s->exclusion, s->at, s->host, potential, dev_threads(dev), &listener,
+                           error);
+    s->done += s->share;
+    return rc;
+}
+
+/* The potential of a frame. A split whose measured error exceeds the tolerance is given up, for all frames that follow,
+ * too. */
+static int frame_sum(struct sums *s, float *potential)
+{
+    double error = 0;
+    frame_gather(s);
+    s->done = 0;
+    int rc = s->in_parts ? parts_sum(s, potential, &error) : 0;
+    if (rc != 0)
+        return rc;
+    if (s->in_parts && error <= s->sum.tolerance) {
+        s->error = fmax(s->error, error);
+        return 0;
+    }
+    if (s->in_parts)
+        direct_choose(s, "the error of the split, measured in frame %zu, is %.2g e/A, more than the tolerance",
+                      s->frame, error);
+    split_free(s->parts);
+    s->parts = NULL;
+    return direct_sum(s, potential);
 }
 
 static int frames_sum(struct sums *s)
@@ -315,7 +311,7 @@ static void report(struct sums *s)
     kind_job_number(job, "charge", sum);
     kind_job_number(job, "least", (double)least);
     kind_job_number(job, "largest", (double)largest);
-    if (s->parts)
+    if (s->in_parts)
         kind_job_number(job, "error", s->error);
     if (s->on_nodes && !(s->exclusion > 0))
         kind_job_warn(job,
@@ -385,7 +381,7 @@ int cutcp_potential(struct cutcp_job *job)
     }
     if (rc == 0)
         report(&s);
-    cutcp_mesh_free(s.mesh);
+    split_free(s.parts);
     dev_release(job->job.dev, s.values);
     dev_release(job->job.dev, s.grid);
     free(s.at);

@@ -3,6 +3,7 @@
 
 #include "gridding/range/kernel.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Tapers, each with the narrowest window that suits it. error: what near() beyond its radius and the aliases of the
@@ -25,19 +26,55 @@ enum {
 /* Of the tolerance, what the expected error may be, since it is that of charges at random. */
 static const double margin = 0.7;
 
+/* Of the expected error, what the fit of near() may be. */
+static const double law_share = 0.1;
+
 /* The split must be expected to take this much less time than the direct sum. */
 static const double gain_least = 1.25;
 
-/* Nanoseconds of a core, in proportion as tests/bench/bench_cutcp.c found them with AVX-512. */
-static const double ns_direct = 0.75;                /* of a pair in the direct sum */
-static const double ns_near = 5, ns_atom = 420;      /* of a pair and an atom in a law of the near part */
-static const double ns_node = 0.5, ns_spread = 300;  /* of a node and an atom in the window */
-static const double ns_wave = 5.6;                   /* of a complex value in one pass of an FFT */
-static const double ns_sample = 5;                   /* of an atom at a point where the error is measured */
-static const double ns_tables = 1e7, ns_table = 2e4; /* of all tables, and of a square of cells in the cutoff */
+/* Nanoseconds: of a core with AVX-512, and of an H200, as tests/bench/bench_cutcp.c found them. */
+struct costs {
+    double direct[2];     /* of a pair in the direct sum, by form */
+    double near, atom;    /* of a pair and an atom in the near part */
+    double node, spread;  /* of a node and an atom in the window */
+    double wave;          /* of a complex value in one pass of an FFT */
+    double slow;          /* the factor of lengths that are not quick */
+    double large;         /* the factor of a mesh of MESH_LARGE nodes: every line of a page is in another */
+    double sample;        /* of an atom when the error is measured */
+    double tables, table; /* of all tables, and of a square of cells in the cutoff */
+    double begin;
+};
 
-static int size_round(double least)
+#define MESH_LARGE 0x1p28
+
+static const struct costs cpu_costs = {.direct = {0.75, 0.75},
+                                       .near = 5,
+                                       .atom = 420,
+                                       .node = 0.5,
+                                       .spread = 300,
+                                       .wave = 5.6,
+                                       .slow = 1,
+                                       .large = 4,
+                                       .sample = 30,
+                                       .tables = 1e7,
+                                       .table = 2e4};
+
+static const struct costs gpu_costs = {.direct = {5.3e-4, 3.1e-3},
+                                       .near = 3.3e-3,
+                                       .atom = 0.8,
+                                       .node = 3e-4,
+                                       .spread = 0.1,
+                                       .wave = 9e-3,
+                                       .slow = 2.5,
+                                       .large = 1,
+                                       .begin = 3e5};
+
+/* quick: one that a GPU has kernels for, if there is such a one. */
+static int size_round(double least, bool quick)
 {
+    for (int n = (int)least; quick && n <= MESH_AXIS_MOST; n++)
+        if (filter_quick(n))
+            return n;
     for (int n = least < 4 ? 4 : (int)least;; n++) {
         int rest = n;
         for (int prime = 2; prime <= 7; prime += prime == 2 ? 1 : 2)
@@ -67,30 +104,33 @@ static double points_within(const struct range_box *box, double reach)
 }
 
 /* Nanoseconds. Along each axis, the FFT back needs only the waves that the mesh has and leaves only the lattice. */
-static double cost(const struct cutcp_sum *sum, const struct cutcp_split *s)
+static double cost(const struct cutcp_sum *sum, const struct cutcp_split *s, const struct costs *c)
 {
     const int *n = sum->lattice.cells, *mesh = s->mesh, *extended = s->extended;
     const double rows = mesh[0] / 2.0 * mesh[1];
     const double values =
         rows * (3.0 * mesh[2] + extended[2]) + mesh[0] / 2.0 * extended[1] * n[2] + extended[0] / 2.0 * n[1] * n[2];
-    double nodes = 1;
-    for (int d = 0; d < 3; d++)
+    double nodes = 1, slow = 1;
+    for (int d = 0; d < 3; d++) {
         nodes *= 2 * s->reach * mesh[d] / s->length[d];
-    const double laws = s->form == CUTCP_THESIS ? 2 : 1;
-    const double near = laws * (points_within(&sum->lattice, s->radius) * ns_near + ns_atom);
-    return values * ns_wave + ns_tables + ns_table * pow(s->cutoff / s->cell, 2) +
-           (double)sum->count * (nodes * ns_node + ns_spread + near + CUTCP_SAMPLES * ns_sample);
+        slow = filter_quick(mesh[d]) && filter_quick(extended[d]) ? slow : c->slow;
+    }
+    const double near = points_within(&sum->lattice, s->radius) * c->near + c->atom;
+    const bool large = (double)mesh[0] * mesh[1] * mesh[2] >= MESH_LARGE;
+    return values * slow * (large ? c->large : 1) * c->wave + c->begin + c->tables +
+           c->table * pow(s->cutoff / s->cell, 2) +
+           (double)sum->count * (nodes * c->node + c->spread + near + c->sample);
 }
 
 /* The box of the mesh. False: the lattice is a periodic box of a length that the FFTs do not have. */
-static bool box_choose(struct cutcp_split *s, const struct cutcp_sum *sum)
+static bool box_choose(struct cutcp_split *s, const struct cutcp_sum *sum, bool gpu)
 {
     const struct range_box *box = &sum->lattice;
     for (int d = 0; d < 3; d++) {
         const double least = box->periodic[d] ? box->cells[d] : box->cells[d] + ceil(sum->cutoff / box->spacing[d]);
         if (!(least <= MESH_AXIS_MOST))
             return false;
-        s->extended[d] = size_round(least);
+        s->extended[d] = size_round(least, gpu && !box->periodic[d]);
         s->length[d] = s->extended[d] * box->spacing[d];
         if (box->periodic[d] && s->extended[d] != box->cells[d])
             return false;
@@ -99,14 +139,14 @@ static bool box_choose(struct cutcp_split *s, const struct cutcp_sum *sum)
 }
 
 /* Set the mesh for cells of at most `cell`. */
-static bool mesh_choose(struct cutcp_split *s, double cell)
+static bool mesh_choose(struct cutcp_split *s, double cell, bool gpu)
 {
     s->cell = 0;
     for (int d = 0; d < 3; d++) {
         const double least = ceil(s->length[d] / cell - 1e-6);
         if (!(least <= MESH_AXIS_MOST))
             return false;
-        s->mesh[d] = size_round(least);
+        s->mesh[d] = size_round(least, gpu);
         s->cell = fmax(s->cell, s->length[d] / s->mesh[d]);
     }
     return s->cutoff <= CELLS_MOST * s->cell;
@@ -120,29 +160,32 @@ static void level_choose(struct cutcp_split *s, const struct level *level)
     s->reach = level->width / 2.0 * s->cell;
 }
 
-const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum *sum)
+const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum *sum, bool gpu)
 {
     const struct range_box *box = &sum->lattice;
-    const double direct = (double)sum->count * points_within(box, sum->cutoff) * ns_direct;
+    const struct costs *costs = gpu ? &gpu_costs : &cpu_costs;
+    const double direct = (double)sum->count * points_within(box, sum->cutoff) * costs->direct[sum->form];
     struct cutcp_split s = {.form = sum->form, .cutoff = sum->cutoff};
     double volume = 1, longest = 0, least = INFINITY;
-    if (!box_choose(&s, sum))
+    if (!box_choose(&s, sum, gpu))
         return "the lattice's axes have no FFT: at most 2048 points, in periodic boxes a product of 2, 3, 5 and 7";
     for (int d = 0; d < 3; d++) {
         volume *= box->cells[d] * box->spacing[d];
         longest = fmax(longest, box->spacing[d]);
     }
     for (int i = 0; i < CANDIDATES; i++) {
-        if (!mesh_choose(&s, 4 * longest * pow(0.85, i)))
+        if (!mesh_choose(&s, 4 * longest * pow(0.85, i), gpu))
             continue;
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
             level_choose(&s, &levels[l]);
             s.error =
                 sqrt(sum->squares / volume * (kink_squared(sum, s.cell) + s.cell * levels[l].error * levels[l].error));
-            s.gain = direct / cost(sum, &s);
+            s.gain = direct / cost(sum, &s, costs);
             if (s.error > margin * sum->tolerance || s.radius > 0.7 * sum->cutoff || direct / s.gain >= least)
                 continue;
             least = direct / s.gain;
+            s.law_error =
+                law_share * s.error / sqrt(sum->squares / volume * 4 * KERNEL_PI / 3 * pow(s.radius, 3) + DBL_MIN);
             *split = s;
         }
     }
@@ -170,39 +213,17 @@ static double rise_at(const struct cutcp_split *s, double t)
     return cutcp_split_rise(s, s->radius * sqrt(fmax(0, 1 - t)));
 }
 
-static double shifted(const struct cutcp_split *s, double t)
-{
-    const double u = s->radius / s->cutoff, v = 1 - u * u * (1 - t);
-    return v * v;
-}
-
-static double near_taylor2(const void *of, double t)
+static double near_smooth(const void *of, double t)
 {
     return rise_at(of, t);
 }
 
-static double near_thesis(const void *of, double t)
+int cutcp_split_near(const struct cutcp_split *split, struct range_law *law)
 {
-    return shifted(of, t);
-}
-
-static double near_thesis_smooth(const void *of, double t)
-{
-    return -shifted(of, t) * rise_at(of, t);
-}
-
-int cutcp_split_near(const struct cutcp_split *split, struct range_law law[CUTCP_NEAR_LAWS], int *laws)
-{
-    /* Float32 rounds by as much. */
-    const struct range_law_params params = {.form = RANGE_INVERSE, .reach = split->radius, .power = 1, .error = 1e-7};
-    struct range_law_params other = params;
-    if (split->form == CUTCP_TAYLOR2) {
-        *laws = 1;
-        other.form = RANGE_SHORT;
-        return range_law_make(&law[0], &other, near_taylor2, split);
-    }
-    *laws = 2;
-    other.form = RANGE_RADIAL;
-    int rc = range_law_make(&law[0], &params, near_thesis, split);
-    return rc == 0 ? range_law_make(&law[1], &other, near_thesis_smooth, split) : rc;
+    const struct range_law_params params = {.form = RANGE_SHORT,
+                                            .reach = split->radius,
+                                            .power = 1,
+                                            .error = fmax(1e-7, split->law_error), /* float32 rounds by as much */
+                                            .fall = split->form == CUTCP_THESIS ? split->cutoff : 0};
+    return range_law_make(law, &params, near_smooth, split);
 }

@@ -18,6 +18,7 @@
 #include "gridding/base/dev.h"
 #include "gridding/base/listener.h"
 #include "gridding/range/box.h"
+#include "gridding/split/split.h"
 #include "recon/cutcp/cutcp_law.h"
 
 /* What is summed. */
@@ -41,20 +42,20 @@ struct cutcp_split {
     int extended[3]; /* nodes of the lattice, continued over the length of the mesh: open lattices need a margin of rc
                       */
     double length[3];
-    double error; /* expected: root mean square over the lattice */
-    double gain;  /* expected time of the direct sum over that of the split */
+    double error;     /* expected: root mean square over the lattice */
+    double law_error; /* of near(), e/A at most for one charge; 1e-7 if that is more */
+    double gain;      /* expected time of the direct sum over that of the split */
 };
 
 /* Choose the parameters that keep the tolerance in the least time. Returns NULL, or why there is no split: a phrase for
  * the report. */
-const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum *sum);
+const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum *sum, bool gpu);
 
 /* s(r) / r. */
 double cutcp_split_rise(const struct cutcp_split *split, double r);
 
-/* The laws whose sum is the near part. Fails as range_law_make(). */
-enum { CUTCP_NEAR_LAWS = 2 };
-int cutcp_split_near(const struct cutcp_split *split, struct range_law law[CUTCP_NEAR_LAWS], int *laws);
+/* The law of the near part. Fails as range_law_make(). */
+int cutcp_split_near(const struct cutcp_split *split, struct range_law *law);
 
 /* ---- cutcp_waves.c: the transform of the smooth part ---- */
 
@@ -64,33 +65,35 @@ struct cutcp_waves {
     float *value; /* [count], from 0 on */
 };
 
+size_t cutcp_waves_count(const struct cutcp_split *split);
+
 /* Fails with ERR_NO_MEMORY. */
 int cutcp_waves_create(struct cutcp_waves *waves, const struct cutcp_split *split, int threads);
 void cutcp_waves_free(struct cutcp_waves *waves);
 
-/* ---- cutcp_mesh.c: the smooth part ---- */
+/* ---- cutcp_mesh.c ---- */
 
-struct cutcp_mesh;
+/* The sum of both parts, over the charges of `sum`; nodes nearer than `exclusion` to one are 0 (0: none). Fails as
+ * split_create(). */
+int cutcp_parts_create(struct split **out, struct dev *dev, const struct cutcp_split *split,
+                       const struct cutcp_sum *sum, double exclusion);
 
-/* Of a CPU device. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without FFTW). */
-int cutcp_mesh_create(struct cutcp_mesh **out, struct dev *dev, const struct cutcp_split *split);
-void cutcp_mesh_free(struct cutcp_mesh *mesh);
+/* The most bytes of the device that it takes. */
+int cutcp_parts_memory(struct dev *dev, const struct cutcp_split *split, const struct cutcp_sum *sum, double exclusion,
+                       size_t *bytes);
 
-/* The most bytes that a mesh and its sum over `count` charges take. */
-int cutcp_mesh_memory(struct dev *dev, const struct cutcp_split *split, size_t count, size_t *bytes);
-
-/* grid[z][y][x] of the lattice = the smooth part of values[count] at at[count][3]. Fails with ERR_NO_MEMORY, and as the
- * listener. */
-int cutcp_mesh_sum(struct cutcp_mesh *mesh, const struct range_box *lattice, size_t count, const double *at,
-                   const float *values, float *grid, const struct listener *listener);
+/* As split_refused(). */
+const char *cutcp_parts_refused(const struct dev *dev, const struct cutcp_split *split, const struct cutcp_sum *sum,
+                                double exclusion);
 
 /* ---- cutcp_measure.c ---- */
 
 /* The root mean square of the differences, in e/A, between the grid and the sum in double precision, at CUTCP_SAMPLES
  * lattice points that depend on the lattice alone. Points so near to a charge that float32 rounds by more than a tenth
- * of the tolerance are left out. unit: of values and grid, over e and e/A. Fails as the listener. */
+ * of the tolerance, or nearer than `exclusion`, are left out. unit: of values and grid, over e and e/A. Fails as the
+ * listener. */
 enum { CUTCP_SAMPLES = 128 };
-int cutcp_measure(const struct cutcp_sum *sum, double unit, const double *at, const float *values, const float *grid,
-                  int threads, const struct listener *listener, double *error);
+int cutcp_measure(const struct cutcp_sum *sum, double unit, double exclusion, const double *at, const float *values,
+                  const float *grid, int threads, const struct listener *listener, double *error);
 
 #endif

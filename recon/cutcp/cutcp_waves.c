@@ -106,16 +106,31 @@ static double cubic(const double *coarse, size_t at, double x)
            (x + 1) * x * (x - 1) / 6 * after;
 }
 
-int cutcp_waves_create(struct cutcp_waves *waves, const struct cutcp_split *split, int threads)
+static double wave_most(const struct cutcp_split *split)
 {
-    double squares = 0, most, coarse_step = phase_step / split->cutoff;
+    double squares = 0;
     for (int d = 0; d < 3; d++)
         squares += pow(KERNEL_PI * split->mesh[d] / split->length[d], 2);
-    most = sqrt(squares);
-    const size_t coarse_count = (size_t)ceil(most / coarse_step) + 4;
+    return sqrt(squares);
+}
+
+static size_t coarse_count_of(const struct cutcp_split *split)
+{
+    return (size_t)ceil(wave_most(split) * split->cutoff / phase_step) + 4;
+}
+
+size_t cutcp_waves_count(const struct cutcp_split *split)
+{
+    return (coarse_count_of(split) - 2) * FINER;
+}
+
+int cutcp_waves_create(struct cutcp_waves *waves, const struct cutcp_split *split, int threads)
+{
+    const double most = wave_most(split), coarse_step = phase_step / split->cutoff;
+    const size_t coarse_count = coarse_count_of(split);
     struct samples smooth;
     double *coarse = malloc(coarse_count * sizeof *coarse);
-    *waves = (struct cutcp_waves){.step = coarse_step / FINER, .count = (coarse_count - 2) * FINER};
+    *waves = (struct cutcp_waves){.step = coarse_step / FINER, .count = cutcp_waves_count(split)};
     waves->value = malloc(waves->count * sizeof *waves->value);
     int rc = coarse && waves->value ? smooth_create(&smooth, split, most, threads)
                                     : err_no_memory("the waves of the potential");

@@ -384,20 +384,20 @@ static void run_all(struct dev *dev, enum spread spread, const char *named)
     char name[64];
     struct task potential = {
         .name = name_of("cutcp", named, name), .kind = "grid", .p = problem_make(96, 0.5, 11000, 12, false, spread)};
-    check(range_law_make(&potential.law, &(struct range_law_params){RANGE_INVERSE, 12, 0, 0, 1, 1e-6, 0, 0},
+    check(range_law_make(&potential.law, &(struct range_law_params){RANGE_INVERSE, 12, 0, 0, 1, 1e-6, 0, 0, 0},
                          potential_value, NULL));
     run(&potential, dev, plain_potential);
     struct task blob = {.name = name_of("blob", named, name),
                         .kind = "grid",
                         .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true, spread)};
-    check(range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5, 0, 0}, blob_value,
+    check(range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5, 0, 0, 0}, blob_value,
                          NULL));
     char cube_name[64];
     struct task cube = {.name = name_of("blob, cube", named, cube_name),
                         .kind = "grid",
                         .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true, spread)};
-    check(range_law_make(&cube.law, &(struct range_law_params){RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0}, cube_value,
-                         NULL));
+    check(range_law_make(&cube.law, &(struct range_law_params){RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0, 0},
+                         cube_value, NULL));
     /* Blobs are not weighted, so all values are equal. */
     for (size_t i = 0; i < blob.p.count; i++) {
         blob.p.value[i] = 1;
@@ -408,7 +408,7 @@ static void run_all(struct dev *dev, enum spread spread, const char *named)
     struct task force = {.name = name_of("nbody", named, name),
                          .kind = "pairs",
                          .p = problem_make(12, 1, few[spread], force_reach, false, spread)};
-    check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0, 0},
+    check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0, 0, 0},
                          force_value, &force_reach));
     run(&force, dev, plain_force);
     for (int bins = 20; bins <= 200; bins *= 10) {
@@ -426,8 +426,8 @@ static void run_clustered(struct dev *dev)
     static const double reach = 1.0;
     struct task crowd = {
         .name = "nbody, half of it Plummer", .kind = "pairs", .p = problem_make(12, 1, 30000, reach, false, EVEN)};
-    check(range_law_make(&crowd.law, &(struct range_law_params){RANGE_SHORT, reach, 0, 0, 3, 1e-5, 0, 0}, force_value,
-                         &reach));
+    check(range_law_make(&crowd.law, &(struct range_law_params){RANGE_SHORT, reach, 0, 0, 3, 1e-5, 0, 0, 0},
+                         force_value, &reach));
     for (size_t i = 0; i < crowd.p.count / 2; i++) {
         const double radius = fmin(0.3 / sqrt(pow(uniform(3 * i), -2.0 / 3) - 1), 5), z = 2 * uniform(3 * i + 1) - 1;
         const double turn = 2 * M_PI * uniform(3 * i + 2), flat = sqrt(1 - z * z);

@@ -76,14 +76,14 @@ struct law_case {
     double (*value)(const void *of, double t);
 };
 
-static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6, 0, 0}, potential_value};
-static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6, 0, 0}, blob_value};
-static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0}, blob_axis};
-static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0, 0}, one_value};
-static const struct law_case bell_ball = {"ball", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0, 0}, bell_value};
-static const struct law_case bell_box = {"box", {RANGE_SEPARABLE, 1.5, 0, 0, 0, 1e-9, 0, 0}, bell_value};
-static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5, 0, 0}, force_value};
-static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5, 0, 0}, force_value};
+static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6, 0, 0, 0}, potential_value};
+static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6, 0, 0, 0}, blob_value};
+static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0, 0}, blob_axis};
+static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0, 0, 0}, one_value};
+static const struct law_case bell_ball = {"ball", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0, 0, 0}, bell_value};
+static const struct law_case bell_box = {"box", {RANGE_SEPARABLE, 1.5, 0, 0, 0, 1e-9, 0, 0, 0}, bell_value};
+static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5, 0, 0, 0}, force_value};
+static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5, 0, 0, 0}, force_value};
 
 static inline struct range_law law_of(const struct law_case *c)
 {

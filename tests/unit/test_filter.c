@@ -1,4 +1,4 @@
-/* Convolutions by Fourier transforms (gridding/fft/filter_cpu.h) against sums over all waves in double precision:
+/* Convolutions by Fourier transforms (gridding/fft/filter.h) against sums over all waves in double precision:
  * meshes coarser and finer than the result, even and odd, results of which only a part is kept. */
 #include "gridding/base/err.h"
 #include "gridding/fft/filter_cpu.h"
@@ -13,19 +13,46 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* An even function without symmetry between axes. */
-static double factor_of(const int wave[3])
+enum { AXIS_MOST = 19, RADIAL = 9 };
+
+/* Factors without symmetry between axes, whose last waves lie beyond the table of the radial one. */
+struct tables {
+    float axis[3][AXIS_MOST], radial[RADIAL];
+    struct filter_factors factors;
+};
+
+static struct tables tables_make(double scale)
 {
-    return 1 / (1 + 0.1 * wave[0] * wave[0] + 0.2 * wave[1] * wave[1] + 0.3 * wave[2] * wave[2] +
-                0.05 * abs(wave[0] * wave[1]));
+    struct tables t = {.factors = {.wave = {0.7, 0.9, 1.1}, .count = RADIAL, .step = 0.8}};
+    for (int i = 0; i < AXIS_MOST; i++)
+        for (int d = 0; d < 3; d++)
+            t.axis[d][i] = (float)((d == 0 ? scale : 1) * (1 + 0.1 * i * (d + 1) - 0.02 * i * i));
+    for (int i = 0; i < RADIAL; i++)
+        t.radial[i] = (float)(1 / (1 + 0.4 * i * i));
+    return t;
 }
 
-static void factors(const void *of, const int wave[3], float factor[FILTER_WAVES])
+/* Set up what points into the tables. */
+static const struct filter_factors *factors_of(struct tables *t)
 {
-    for (int i = 0; i < FILTER_WAVES; i++) {
-        const int at[3] = {wave[0] + i, wave[1], wave[2]};
-        factor[i] = (float)(*(const double *)of * factor_of(at));
+    for (int d = 0; d < 3; d++)
+        t->factors.axis[d] = t->axis[d];
+    t->factors.radial = t->radial;
+    return &t->factors;
+}
+
+/* In double precision. */
+static double factor_of(const struct tables *t, const int wave[3])
+{
+    double squares = 0, factor = 1;
+    for (int d = 0; d < 3; d++) {
+        squares += pow(wave[d] * t->factors.wave[d], 2);
+        factor *= (double)t->axis[d][abs(wave[d])];
     }
+    const double place = sqrt(squares) / t->factors.step;
+    const int below = place < RADIAL - 2 ? (int)place : RADIAL - 2;
+    return factor *
+           ((double)t->radial[below] + (place - below) * ((double)t->radial[below + 1] - (double)t->radial[below]));
 }
 
 /* exp(sign 2 pi i wave place / n) */
@@ -46,7 +73,8 @@ static double complex *waves_of(const int n[3], const float *field)
     return waves;
 }
 
-static double expected_at(const struct filter_shape *s, const double complex *waves, const int place[3])
+static double expected_at(const struct filter_shape *s, const struct tables *t, const double complex *waves,
+                          const int place[3])
 {
     double complex sum = 0;
     for (int z = 0; z < s->from[2]; z++)
@@ -61,7 +89,7 @@ static double expected_at(const struct filter_shape *s, const double complex *wa
                     wave[d] = 2 * at[d] > s->from[d] ? at[d] - s->from[d] : at[d];
                     value *= turn(wave[d], place[d], s->to[d], 1);
                 }
-                sum += half ? 0 : factor_of(wave) * value;
+                sum += half ? 0 : factor_of(t, wave) * value;
             }
     assert_true(fabs(cimag(sum)) < 1e-9 * (1 + fabs(creal(sum))));
     return creal(sum);
@@ -73,7 +101,7 @@ static void filter_try(const struct filter_shape *s)
     const size_t kept = (size_t)s->kept[0] * (size_t)s->kept[1] * (size_t)s->kept[2];
     float *field = allocate(nodes, sizeof *field), *result = allocate(kept, sizeof *result),
           *other = allocate(kept, sizeof *other);
-    const double scale = 1.0 / (double)nodes;
+    struct tables tables = tables_make(1.0 / (double)nodes);
     uint64_t seed = nodes;
     for (size_t i = 0; i < nodes; i++)
         field[i] = (float)uniform_next(&seed);
@@ -81,16 +109,14 @@ static void filter_try(const struct filter_shape *s)
     for (int threads = 1; threads <= 3; threads++) {
         struct filter_cpu *filter;
         assert_int_equal(filter_cpu_create(&filter, s, threads), 0);
-        assert_int_equal(filter_cpu_run(filter, field, &(struct filter_factors){factors, &scale},
-                                        threads == 1 ? result : other, NULL),
-                         0);
+        assert_int_equal(filter_cpu_run(filter, field, factors_of(&tables), threads == 1 ? result : other, NULL), 0);
         filter_cpu_free(filter);
         if (threads > 1)
             assert_memory_equal(other, result, kept * sizeof *result);
     }
     for (int i = 0; i < (int)kept; i++) {
         const int place[3] = {i % s->kept[0], i / s->kept[0] % s->kept[1], i / s->kept[0] / s->kept[1]};
-        const double expected = scale * expected_at(s, waves, place);
+        const double expected = expected_at(s, &tables, waves, place);
         if (!(fabs((double)result[i] - expected) < 1e-6))
             fail_msg("node %d: %g, not %g", i, (double)result[i], expected);
     }
@@ -123,12 +149,11 @@ static void test_canceled(void **state)
     (void)state;
     const struct filter_shape shape = {{8, 8, 8}, {8, 8, 8}, {8, 8, 8}};
     float field[512] = {1}, result[512];
-    const double scale = 1;
+    struct tables tables = tables_make(1);
     int calls = 0;
     struct filter_cpu *filter;
     assert_int_equal(filter_cpu_create(&filter, &shape, 1), 0);
-    assert_int_equal(filter_cpu_run(filter, field, &(struct filter_factors){factors, &scale}, result,
-                                    &(struct listener){&calls, stop_late}),
+    assert_int_equal(filter_cpu_run(filter, field, factors_of(&tables), result, &(struct listener){&calls, stop_late}),
                      ERR_CANCELED);
     assert_int_equal(calls, 5);
     filter_cpu_free(filter);

@@ -65,7 +65,7 @@ static void invalid_sums_are_refused(void **state)
 {
     (void)state;
     struct range_law law, separable = law_of(&cube);
-    const struct range_law_params good = {RANGE_INVERSE, 2, 0, 0, 1, 1e-6, 0, 0};
+    const struct range_law_params good = {RANGE_INVERSE, 2, 0, 0, 1, 1e-6, 0, 0, 0};
     struct range_law_params bad = good;
     bad.reach = NAN;
     refused(range_law_make(&law, &bad, potential_value, NULL), "reach");

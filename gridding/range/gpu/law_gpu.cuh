@@ -13,6 +13,7 @@ struct law_gpu {
     bool shorter; /* RANGE_SHORT */
     float reach2, soft2, least2;
     float spline, spline2; /* its radius, and that squared; 0: none */
+    float fall;            /* 1 / fall^2; 0: none */
     bool exponential;      /* p = peak exp2(-rate u2) */
     float rate, peak;
     float c[RANGE_DEGREE_MOST + 1];
@@ -33,6 +34,7 @@ static inline struct law_gpu law_gpu_of(const struct range_law *law)
     g.least2 = (float)(p->least * p->least);
     g.spline = (float)p->spline;
     g.spline2 = (float)(p->spline * p->spline);
+    g.fall = p->fall > 0 ? (float)(1 / (p->fall * p->fall)) : 0;
     g.exponential = law->exponential;
     g.rate = (float)(law->rate * 1.4426950408889634);
     g.peak = (float)law->peak;
@@ -104,8 +106,8 @@ static __device__ __forceinline__ float law_inverse(const law_gpu &law, float u2
     }
     if (!(softened > 0 && r2 >= law.least2))
         return 0;
-    const float far = law.power == 3 ? root * root * root : root;
-    return law.shorter ? far - p : far * p;
+    const float far = law.power == 3 ? root * root * root : root, falls = fmaf(-law.fall, r2, 1.f);
+    return law.shorter ? (far - p) * falls * falls : far * p;
 }
 
 #endif

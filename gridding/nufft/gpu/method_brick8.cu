@@ -379,6 +379,7 @@ sum_scaled(const struct brick_args &a, uint32_t number, struct brick_samples &sa
     bool again = false;
 #pragma unroll 1
     do {
+        __syncwarp(); /* the lanes have read what the last sum was scaled by */
         for (int c = 0; c < TRANSFORMS; c++) {
             scale.stored[c] = !again || tf32_is_faint(scale.most[c][lane]);
             scale.most[c][lane] = 0.f;

@@ -44,7 +44,9 @@ struct scatter_job {
      * axes. */
     float strength;
     /* Of packed points: */
-    const int4 *place;   /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale */
+    /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale. Its sign is set for doubtful points
+     * of a sphere (is_doubtful()), and for negative values of an inverse law. */
+    const int4 *place;
     const float *packed; /* [count]: values */
     int bits;
     float step;        /* 2^-bits */

@@ -72,9 +72,10 @@ __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place
             from[d] = (float)(held - rint(held));
             unit[d] = job.spacing2[d] / (reach * reach);
         }
-        const bool doubtful = job.law.form == RANGE_RADIAL && is_doubtful(from, unit);
-        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(doubtful ? -scale : scale));
         value[i] = job.values[p.source[i]];
+        const bool marked =
+            job.law.form == RANGE_RADIAL ? is_doubtful(from, unit) : job.law.form == RANGE_INVERSE && value[i] < 0;
+        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(marked ? -scale : scale));
         magnitude = __float_as_uint(fabsf(value[i]));
     }
     magnitude = __reduce_max_sync(~0u, magnitude);

@@ -16,16 +16,16 @@ enum {
     NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
 };
 
-/* Capacity of a warp's list: t^2 / r reaches further. */
+/* Capacity of a warp's list: t^2 / r reaches further. SIGNS: points of either sign are taken apart. */
 template <int WAY> struct nodes_cap {
-    enum { CAP = WAY == WAY_COULOMB ? 144 : 96 };
+    enum { CAP = WAY == WAY_COULOMB ? 144 : 96, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
 };
 
 template <int WAY> struct nodes_memory {
     near_list<WARPS, nodes_cap<WAY>::CAP> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
     float square[WARPS][32];
-    uint16_t taken[WARPS][64]; /* indices of list entries */
+    uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
 };
 
 /* The sums of a warp: its first node relative to the tile's, and a lane's nodes. */
@@ -42,10 +42,10 @@ struct taken_point {
 };
 
 template <int WAY>
-__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int i, bool there)
+__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
 {
     enum { CAP = nodes_cap<WAY>::CAP };
-    const int place = there ? m.taken[threadIdx.x / 32][i] : 0, part = place / CAP, at = place % CAP;
+    const int place = there ? m.taken[threadIdx.x / 32][sign][i] : 0, part = place / CAP, at = place % CAP;
     const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
     return t;
 }
@@ -65,7 +65,7 @@ __device__ __forceinline__ void put_four(float *to, int place, float a, float b,
 }
 
 /* Stored points are grouped by class; `end` is where those of each class end. */
-enum { CLASSES = 7, CLASS_NONE = CLASSES };
+enum { CLASSES = 4, CLASS_NONE = CLASSES };
 
 struct class_ends {
     int end[CLASSES];
@@ -88,9 +88,9 @@ template <int COUNT> __device__ __forceinline__ int class_places(int own, struct
 
 /* ---- t^2 / r ---- */
 
-/* Points are grouped by the sign of their values and by the nodes of a lane that they reach: all, the lower half or the
- * upper. u2 is divided by the value's square, so that 1 / sqrt(u2) includes the value; the last class is for points
- * where this is not possible. */
+/* Points of one sign are grouped by the nodes of a lane that they reach: all, the lower half or the upper. u2 is
+ * divided by the value's square, so that 1 / sqrt(u2) includes the value; the last class is for points where this is
+ * not possible. */
 enum { CLASS_PLAIN = CLASSES - 1 };
 
 __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory<WAY_COULOMB> &m,
@@ -98,7 +98,7 @@ __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job,
 {
     enum { HALF = DEEP / 2 };
     const int warp = threadIdx.x / 32;
-    const float reach = job.reach * __int_as_float(t.place.w), square = t.value * t.value;
+    const float reach = job.reach * fabsf(__int_as_float(t.place.w)), square = t.value * t.value;
     const bool scaled = square > 1e-12f && square < 1e12f;
     float side[SIDE], row[4], deep[DEEP], unit = __frcp_rn(reach * reach);
     unit = scaled ? __fdividef(unit, square) : unit;
@@ -113,9 +113,7 @@ __device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job,
     const bool lower = (flat + least[0]) * by < 1, upper = (flat + least[1]) * by < 1;
     const bool fast = scaled && flat + fminf(least[0], least[1]) > 1e-18f;
     const int half = lower && upper ? 0 : lower ? 1 : 2;
-    const int own = !some || t.value == 0 || !(lower || upper) ? (int)CLASS_NONE
-                    : !fast                                    ? (int)CLASS_PLAIN
-                                                               : half + (t.value > 0 ? 0 : 3);
+    const int own = !some || t.value == 0 || !(lower || upper) ? (int)CLASS_NONE : !fast ? (int)CLASS_PLAIN : half;
     struct class_ends ends;
     const int place = class_places<CLASSES>(own, ends);
     if (own != CLASS_NONE) {
@@ -137,7 +135,7 @@ __device__ __forceinline__ void add_coulomb(const float (*record)[NODES_FLOATS],
                                             float sum[DEEP])
 {
     const int lane = threadIdx.x & 31;
-#pragma unroll 2
+#pragma unroll(TO - FROM == DEEP ? 4 : 2)
     for (int i = from; i < to; i++) {
         const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE], by = square[i];
 #pragma unroll
@@ -160,22 +158,30 @@ __device__ __noinline__ float coulomb_plain(float u2, float value)
     return u2 > 0 ? t * t * rsqrtf(u2) * value : 0;
 }
 
-__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, int count,
-                                             nodes_sum &nodes)
+template <bool NEGATIVE>
+__device__ __forceinline__ void add_coulombs_of(const float (*record)[NODES_FLOATS], const float *square,
+                                                const class_ends &n, float sum[DEEP])
 {
     enum { HALF = DEEP / 2 };
+    add_coulomb<NEGATIVE, 0, DEEP>(record, square, 0, n.end[0], sum);
+    add_coulomb<NEGATIVE, 0, HALF>(record, square, n.end[0], n.end[1], sum);
+    add_coulomb<NEGATIVE, HALF, DEEP>(record, square, n.end[1], n.end[2], sum);
+}
+
+__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, int negative,
+                                             int count, nodes_sum &nodes)
+{
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const struct class_ends n = put_coulomb(job, m, taken_entry(m, lane, lane < count), lane < count, nodes.low);
+    const struct class_ends n =
+        put_coulomb(job, m, taken_entry(m, negative, lane, lane < count), lane < count, nodes.low);
     const float(*record)[NODES_FLOATS] = m.record[warp];
     const float *square = m.square[warp];
     __syncwarp();
-    add_coulomb<false, 0, DEEP>(record, square, 0, n.end[0], nodes.sum);
-    add_coulomb<false, 0, HALF>(record, square, n.end[0], n.end[1], nodes.sum);
-    add_coulomb<false, HALF, DEEP>(record, square, n.end[1], n.end[2], nodes.sum);
-    add_coulomb<true, 0, DEEP>(record, square, n.end[2], n.end[3], nodes.sum);
-    add_coulomb<true, 0, HALF>(record, square, n.end[3], n.end[4], nodes.sum);
-    add_coulomb<true, HALF, DEEP>(record, square, n.end[4], n.end[5], nodes.sum);
-    for (int i = n.end[5]; i < n.end[6]; i++) {
+    if (negative)
+        add_coulombs_of<true>(record, square, n, nodes.sum);
+    else
+        add_coulombs_of<false>(record, square, n, nodes.sum);
+    for (int i = n.end[2]; i < n.end[3]; i++) {
         const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE];
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
@@ -240,7 +246,7 @@ __device__ __forceinline__ struct class_ends put_gaussian(const scatter_job &job
         put_four(r, 3, weight[0], weight[1], weight[2], weight[3]);
         put_four(r, 4, weight[4], weight[5], weight[6], weight[7]);
         if (scale < 0) /* whose entry it is */
-            m.square[warp][place] = __int_as_float(m.taken[warp][lane]);
+            m.square[warp][place] = __int_as_float(m.taken[warp][0][lane]);
     }
     return ends;
 }
@@ -307,7 +313,7 @@ __device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memo
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const struct class_ends n = put_gaussian(job, m, taken_entry(m, lane, lane < count), lane < count, nodes.low);
+    const struct class_ends n = put_gaussian(job, m, taken_entry(m, 0, lane, lane < count), lane < count, nodes.low);
     const float(*record)[NODES_FLOATS] = m.record[warp];
     __syncwarp();
     add_gaussians_from<0, DEEP>(job, record, 0, n.end[0], nodes.sum);
@@ -321,13 +327,13 @@ __device__ __forceinline__ void add_gaussians(const scatter_job &job, nodes_memo
 
 /* ---- a block ---- */
 
-__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, uint32_t, int count,
-                                          nodes_sum &nodes)
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, uint32_t, int sign,
+                                          int count, nodes_sum &nodes)
 {
-    add_coulombs(job, m, count, nodes);
+    add_coulombs(job, m, sign, count, nodes);
 }
 
-__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile,
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile, int,
                                           int count, nodes_sum &nodes)
 {
     add_gaussians(job, m, tile, count, nodes);
@@ -338,30 +344,45 @@ template <int WAY>
 __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory<WAY> &m, uint32_t tile,
                                               nodes_sum &nodes)
 {
+    enum { CAP = nodes_cap<WAY>::CAP, SIGNS = nodes_cap<WAY>::SIGNS };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float half[3] = {half_side(SIDE), half_side(4), half_side(DEEP)};
     const float middle[3] = {(float)nodes.low[0] + 3.5f, (float)nodes.low[1] + 1.5f, (float)nodes.low[2] + 3.5f};
-    int taken = 0;
+    int taken[SIGNS] = {}, waiting = 0;
 #pragma unroll 1
     for (int part = 0; part < WARPS; part++) {
         const int held = m.list.held[part];
         const bool last = part == WARPS - 1;
-        for (int first = 0; first < held || (last && taken > 0); first += 32) {
+        for (int first = 0; first < held || (last && waiting > 0); first += 32) {
             const int i = first + lane;
-            const bool near = i < held && place_reaches(job, m.list.place[part][i], middle, half);
-            const uint32_t hits = __ballot_sync(~0u, near);
-            if (near)
-                m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * nodes_cap<WAY>::CAP + i);
-            taken += __popc(hits);
+            bool near = false, negative = false;
+            if (i < held) {
+                const int4 place = m.list.place[part][i];
+                near = place_reaches(job, place, middle, half);
+                negative = SIGNS > 1 && place.w < 0;
+            }
+            waiting = 0;
+#pragma unroll
+            for (int sign = 0; sign < SIGNS; sign++) {
+                const bool own = near && negative == (sign > 0);
+                const uint32_t hits = __ballot_sync(~0u, own);
+                if (own)
+                    m.taken[warp][sign][taken[sign] + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * CAP + i);
+                taken[sign] += __popc(hits);
+            }
             __syncwarp();
-            if (taken >= 32 || (last && first + 32 >= held && taken > 0)) {
-                const int count = min(taken, 32);
-                add_taken(job, m, tile, count, nodes);
-                taken -= count;
-                const uint16_t moved = m.taken[warp][32 + lane];
-                __syncwarp();
-                m.taken[warp][lane] = moved;
-                __syncwarp();
+#pragma unroll
+            for (int sign = 0; sign < SIGNS; sign++) {
+                int &here = taken[sign];
+                if (here >= 32 || (last && first + 32 >= held && here > 0)) {
+                    add_taken(job, m, tile, sign, min(here, 32), nodes);
+                    here = max(here - 32, 0);
+                    const uint16_t moved = m.taken[warp][sign][32 + lane];
+                    __syncwarp();
+                    m.taken[warp][sign][lane] = moved;
+                    __syncwarp();
+                }
+                waiting += here;
             }
         }
     }

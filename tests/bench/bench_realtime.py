@@ -8,8 +8,8 @@ spoke each one comes back.
 The series is `mrirecon simulate`'s phantom, which moves. Its spokes are sent at --pace images a second (0: as fast as
 they are taken); images are received meanwhile. Latency of an image: from sending the last of its spokes to its last
 byte; that of an image that comes before the scan has ended is live. Each --query (repeatable; frame_readouts is added)
-runs in a service of its own, after one series that is not counted. Prints a JSON object for each. MRIRECON_BIN: the
-programs.
+runs in a service of its own, after one series that is not counted. Prints a JSON object for each, with the processor
+time of the worker and of the daemon for an image. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -67,6 +67,15 @@ def streamed(daemon, wanted, query, header, images):
     return began, sent, came, closed
 
 
+def processor_seconds(*processes):
+    """User and system time of the processes."""
+    ticks = 0
+    for process in processes:
+        with open(f"/proc/{process}/stat") as file:
+            ticks += sum(int(field) for field in file.read().rpartition(")")[2].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, fallback in (("images", 100), ("coils", 16), ("matrix", 192), ("spokes", 21)):
@@ -80,10 +89,15 @@ def main():
     for query in wanted.query or ["kind=recon"]:
         with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
             streamed(daemon, wanted, query, header, images[:max(30, wanted.spokes)])
+            processes = daemon.worker(), daemon.process.pid
+            before = [processor_seconds(process) for process in processes]
             began, sent, came, closed = streamed(daemon, wanted, query, header, images)
+            worker, service = (processor_seconds(process) - was for process, was in zip(processes, before))
         latency = sorted(1000 * (b - a) for a, b in zip(sent, came))
         print(json.dumps({"query": query, "images": len(images),
                           "images_a_second": round(len(images) / (came[-1] - began), 2),
+                          "worker_ms": round(1000 * worker / len(images), 2),
+                          "daemon_ms": round(1000 * service / len(images), 2),
                           "live": sum(b < closed for b in came), "latency_ms": round(statistics.median(latency), 1),
                           "latency_p95_ms": round(latency[int(0.95 * (len(latency) - 1))], 1),
                           "latency_most_ms": round(latency[-1], 1)}), flush=True)

@@ -156,10 +156,11 @@ static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     return rc == ERR_DEVICE || rc == ERR_CANCELED ? rc : 0;
 }
 
-/* Virtual coils follow from all readouts: while more come, no image of them is final. */
-static bool coils_compressed(const struct job_request *request, const struct scan *scan, uint64_t readouts)
+/* Virtual coils follow from the first window of a series, else from all readouts: then no image is final while more
+ * come. */
+static bool coils_wait(const struct job_request *request, const struct scan *scan, uint64_t readouts)
 {
-    return recon_compresses(request->values, scan->readouts[readouts - 1].coils);
+    return !of_series(request) && recon_compresses(request->values, scan->readouts[readouts - 1].coils);
 }
 
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,
@@ -176,7 +177,7 @@ int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request,
         return rc;
     struct scan scan = scan_live_part(ahead->live, readouts);
     repetitions_look(ahead, &scan, readouts);
-    *over = coils_compressed(request, &scan, readouts);
+    *over = coils_wait(request, &scan, readouts);
     if (*over)
         return 0;
     const uint64_t complete = complete_count(ahead, request, readouts, closed);

@@ -1,6 +1,7 @@
 /* Step "noise", second part: coil compression. Data of many coils are nearly linear combinations of a few (Huang et al.
  * 2008, doi:10.1016/j.mri.2007.04.010; Buehrer et al. 2007, doi:10.1002/mrm.21237): the eigenvectors of the coils'
  * covariance, of whitened data, with the largest eigenvalues. Such virtual coils replace the scan's from here on. */
+#include "recon/mri/recon_made.h"
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
@@ -22,6 +23,7 @@ enum {
 struct compression {
     struct recon_job *job;
     int n;
+    size_t images; /* that the covariance is summed over */
     double (*gram)[2], (*vectors)[2]; /* [n][n] each: Hermitian; eigenvectors in columns */
     int *order;                       /* [n]: columns, the largest eigenvalue first */
 };
@@ -55,27 +57,53 @@ static int gram_add(struct compression *c, const struct scan_readout *readout)
     return 0;
 }
 
-/* Computed over all coils: a virtual coil need not contain each of them. */
+/* Computed over all coils: a virtual coil need not contain each of them. While a scan arrives, images that were made
+ * were checked before. */
 static int data_check(const struct recon_job *job, int coils)
 {
     const struct frames *frames = job->frames;
-    for (size_t i = 0; i < frames->used; i++) {
-        const struct scan_readout *readout = &job->scan.readouts[frames->readouts[i]];
-        for (int c = 0; c < coils; c++)
-            if (recon_any_nonfinite(recon_kept_data(job, readout, c), frames_kept(readout)))
-                return recon_data_nonfinite(readout);
+    for (size_t f = 0; f < frames->count; f++) {
+        const struct frame *frame = &frames->frame[f];
+        for (size_t i = 0; i < frame->count && !(job->more && recon_made_before(job, f)); i++) {
+            const struct scan_readout *readout = &job->scan.readouts[frames->readouts[frame->first + i]];
+            for (int c = 0; c < coils; c++)
+                if (recon_any_nonfinite(recon_kept_data(job, readout, c), frames_kept(readout)))
+                    return recon_data_nonfinite(readout);
+        }
     }
     return 0;
 }
 
-/* Over all images, evenly. */
+/* The images that the covariance is summed over: of the first window of a series, so that its images are final as soon
+ * as it is complete; else all. Images are sorted by their place in time. */
+static size_t images_count(const struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    const bool series = recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
+    const int64_t most = series ? recon_choice(job, RECON_WINDOW_FRAMES) : 0;
+    int64_t times = 1;
+    size_t count = 1;
+    for (; count < frames->count; count++) {
+        times += frames->frame[count].repetition != frames->frame[count - 1].repetition;
+        if (most > 0 && times > most)
+            break;
+    }
+    return count;
+}
+
+/* Evenly. */
 static int gram_sum(struct compression *c)
 {
     const struct frames *frames = c->job->frames;
-    const size_t step = c->job->samples / GRAM_SAMPLES + 1;
+    size_t samples = 0, step, at = 0;
     int rc = data_check(c->job, c->n);
-    for (size_t i = 0; i < frames->used && rc == 0; i += step)
-        rc = gram_add(c, &c->job->scan.readouts[frames->readouts[i]]);
+    for (size_t f = 0; f < c->images; f++)
+        samples += frames->frame[f].samples;
+    step = samples / GRAM_SAMPLES + 1;
+    for (size_t f = 0; f < c->images; f++)
+        for (size_t i = 0; i < frames->frame[f].count && rc == 0; i++, at++)
+            if (at % step == 0)
+                rc = gram_add(c, &c->job->scan.readouts[frames->readouts[frames->frame[f].first + i]]);
     for (int i = 0; i < c->n; i++)
         for (int j = 0; j < i; j++) {
             c->gram[place(c, j, i)][0] = c->gram[place(c, i, j)][0];
@@ -202,9 +230,10 @@ static int compress(struct compression *c)
     if (rc == 0) {
         char text[32];
         snprintf(text, sizeof text, "%d", count);
-        recon_report_decide(c->job, "virtual_coils", text, "%s; they have %.2f %% of the energy of %d coils.",
+        recon_report_decide(c->job, "virtual_coils", text, "%s; they have %.2f %% of the energy of %d coils%s.",
                             recon_choice(c->job, RECON_VIRTUAL_COILS) > 0 ? "As requested" : "As many as have 99 %",
-                            100 * share, c->n);
+                            100 * share, c->n,
+                            c->images < c->job->frames->count ? " in the series' first window" : "");
     }
     return rc;
 }
@@ -220,7 +249,7 @@ bool recon_compresses(const struct param_values *values, int coils)
 
 int recon_compress(struct recon_job *job)
 {
-    struct compression c = {.job = job, .n = job->frames->frame[0].coils};
+    struct compression c = {.job = job, .n = job->frames->frame[0].coils, .images = images_count(job)};
     if (!recon_compresses(job->request->values, c.n))
         return 0;
     for (size_t f = 1; f < job->frames->count; f++)

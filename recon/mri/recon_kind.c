@@ -86,7 +86,8 @@ static const struct param recon_params[] = {
         {"virtual_coils", PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, PARAM_WORDS("auto", "none"),
          .help = "Coil compression: number of virtual coils, the combinations with the most "
                  "energy, that replace the scan's; none = the scan's own; auto = as many as have 99 % of the energy, "
-                 "if maps are used but are not a result, and the scan has more than 12 coils, else none."},
+                 "if maps are used but are not a result, and the scan has more than 12 coils, else none. With "
+                 "`window_frames`, the energy is that of the first window."},
     [RECON_OUTPUT] = {"output", PARAM_CHOICE, PARAM_WORDS("magnitude", "complex", "phase"), .fallback = "magnitude",
                       .help = "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need "
                               "coils=none, adaptive or sense."},

@@ -80,6 +80,16 @@ static bool frame_is_same(const struct frames *a, const struct frames *b, size_t
            memcmp(a->readouts + x->first, b->readouts + y->first, x->count * sizeof *a->readouts) == 0;
 }
 
+bool recon_made_before(const struct recon_job *job, size_t f)
+{
+    const struct recon_made *before = job->before;
+    if (!before || f >= before->frames->count || !before->made[f])
+        return false;
+    const struct frame *x = &job->frames->frame[f], *y = &before->frames->frame[f];
+    return x->count == y->count && memcmp(job->frames->readouts + x->first, before->frames->readouts + y->first,
+                                          x->count * sizeof *before->frames->readouts) == 0;
+}
+
 /* Add the report's entries about the reused images' plan and decisions, unless they are present. */
 static void report_take(struct recon_job *job, const json_t *before)
 {

@@ -14,6 +14,8 @@ struct recon_made;
 /* Take from job->before the images that this job would compute identically, with their entries of the report, and mark
  * them in job->made. */
 void recon_made_take(struct gridder *g);
+/* Whether image `f` was computed before, from the same readouts. */
+bool recon_made_before(const struct recon_job *job, size_t f);
 /* Move the job's images to *job->keep. Fails with ERR_NO_MEMORY. */
 int recon_made_keep(struct gridder *g);
 void recon_made_free(struct recon_made *made);

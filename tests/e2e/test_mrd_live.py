@@ -103,6 +103,26 @@ def inline(daemon):
          "state, and images that were made ahead")
 
 
+@test("a series of more coils than auto keeps, in windows: images arrive while later ones are still sent")
+def windows(daemon):
+    query = "kind=recon&method=temporal-tv&window_frames=4&frame_readouts=8&iterations=3"
+    scan = scans.radial(spokes=8 * 9, coils=14)
+    job = daemon.run(scan.bytes(FOLDER.name), query)
+    truth = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
+    messages = [mrd.text(mrd.CONFIG_TEXT, query), *scan.messages()]
+    with mrd.Session(daemon) as session:
+        session.send(*messages[:2 + 8 * 4])
+        early = [image_of(session) for _ in range(3)]
+        later = session.send(*messages[2 + 8 * 4:]).images()
+    found = early + [(int(head["index"]), pixels) for head, pixels in later]
+    same([index for index, _ in found], list(range(1, 10)), "places in the series")
+    for index, pixels in found:
+        assert np.array_equal(pixels.ravel(), truth[index - 1].ravel()), f"other pixels in image {index}"
+    report = daemon.job(newest(daemon)["id"])["report"]
+    virtual = [entry for entry in report["decisions"] if entry["what"] == "virtual_coils"]
+    assert report["images_ahead"] >= 3 and "first window" in virtual[0]["reason"], (report["images_ahead"], virtual)
+
+
 @test("a worker that is killed after the first image: the job runs again, and no image is sent twice")
 def killed():
     with start(expect_trouble=True) as daemon:

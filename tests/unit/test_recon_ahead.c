@@ -122,7 +122,36 @@ static void iterative_images_are_computed(void **state)
     }
 }
 
-/* Virtual coils depend on the data of all readouts. */
+/* Virtual coils of a series in windows depend on the data of its first window alone, here of the first 24 readouts. */
+static void compressed_coils_of_a_series_do_not_wait(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    const struct kind *kind = kind_find("recon");
+    stream_begin(&s, "");
+    job_begin(&job, &s, "frame_readouts", "6");
+    assert_int_equal(param_values_set(kind, &job.values, "method", "temporal-tv"), 0);
+    assert_int_equal(param_values_set(kind, &job.values, "window_frames", "4"), 0);
+    assert_int_equal(param_values_set(kind, &job.values, "iterations", "5"), 0);
+    assert_int_equal(param_values_set(kind, &job.values, "virtual_coils", "1"), 0);
+    stream_put(&s, 23);
+    assert_false(job_step(&job));
+    assert_int_equal(job.shown, 0);
+    stream_put(&s, 24);
+    assert_false(job_step(&job));
+    assert_int_equal(job.shown, 3);
+    stream_put(&s, 57);
+    assert_false(job_step(&job));
+    assert_int_equal(job.shown, 7);
+    stream_close(&s);
+    assert_true(job_step(&job));
+    assert_int_equal(job.shown, 10);
+    job_check(&job, &s, 10);
+    stream_end(&s);
+}
+
+/* Those of other images depend on the data of all readouts. */
 static void compressed_coils_wait(void **state)
 {
     (void)state;
@@ -312,6 +341,7 @@ int main(void)
         cmocka_unit_test_setup(images_of_single_coils_are_taken_from_the_start_of_a_scan, random_reset),
         cmocka_unit_test_setup(images_of_a_given_number_of_readouts_are_computed, random_reset),
         cmocka_unit_test_setup(iterative_images_are_computed, random_reset),
+        cmocka_unit_test_setup(compressed_coils_of_a_series_do_not_wait, random_reset),
         cmocka_unit_test_setup(compressed_coils_wait, random_reset),
         cmocka_unit_test_setup(methods_that_need_the_whole_scan_wait, random_reset),
         cmocka_unit_test_setup(repetitions_out_of_order_wait, random_reset),

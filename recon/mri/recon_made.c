@@ -64,12 +64,10 @@ static void key_fill(struct made_key *key, const struct gridder *g)
     }
 }
 
-/* The matrix that mixes the scan's coils: [coils][mixed_coils]. */
+/* The matrix that mixes the scan's coils: [coils or virtual coils][mixed_coils]. */
 static size_t mix_count(const struct recon_job *job)
 {
-    const struct frames *frames = job->frames;
-    const struct scan_readout *first = &job->scan.readouts[frames->readouts[frames->frame[0].first]];
-    return job->mix ? (size_t)first->coils * (size_t)job->mixed_coils : 0;
+    return job->mix ? (size_t)job->frames->frame[0].coils * (size_t)job->mixed_coils : 0;
 }
 
 static bool frame_is_same(const struct frames *a, const struct frames *b, size_t f)

@@ -101,6 +101,7 @@ static void test_windows(void **state)
                 assert_true(series_window(&w, done, images, most, false));
                 assert_true(w.from == done && w.until > w.from && w.until <= images);
                 assert_int_equal(w.count, most < images ? most : images);
+                assert_true(most < images || w.until == images);
                 assert_true(w.first + w.count <= images && w.first <= w.from && w.until <= w.first + w.count);
                 assert_true(w.from == 0 || w.from >= w.first + margin);
                 assert_true(w.until == images || w.until + margin <= w.first + w.count);

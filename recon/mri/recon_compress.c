@@ -23,7 +23,7 @@ enum {
 struct compression {
     struct recon_job *job;
     int n;
-    size_t images; /* that the covariance is summed over */
+    size_t images;                    /* that the covariance is summed over */
     double (*gram)[2], (*vectors)[2]; /* [n][n] each: Hermitian; eigenvectors in columns */
     int *order;                       /* [n]: columns, the largest eigenvalue first */
 };
@@ -232,8 +232,7 @@ static int compress(struct compression *c)
         snprintf(text, sizeof text, "%d", count);
         recon_report_decide(c->job, "virtual_coils", text, "%s; they have %.2f %% of the energy of %d coils%s.",
                             recon_choice(c->job, RECON_VIRTUAL_COILS) > 0 ? "As requested" : "As many as have 99 %",
-                            100 * share, c->n,
-                            c->images < c->job->frames->count ? " in the series' first window" : "");
+                            100 * share, c->n, c->images < c->job->frames->count ? " in the series' first window" : "");
     }
     return rc;
 }

@@ -60,7 +60,8 @@ static float *both_of(struct dev *dev, const struct cloud *c, const struct range
 static struct range_law near_law(enum range_form form, int power, double least, double soft, double spline)
 {
     struct range_law law;
-    const struct range_law_params params = {form, 2, least, soft, power, 1e-6, spline, 0};
+    const struct range_law_params params = {
+        .form = form, .reach = 2, .least = least, .soft = soft, .power = power, .error = 1e-6, .spline = spline};
     assert_int_equal(range_law_make(&law, &params,
                                     form == RANGE_INVERSE  ? one_value
                                     : form == RANGE_RADIAL ? potential_value

@@ -107,8 +107,8 @@ static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, in
                        "(h5repack -l CONTI).",
                        name);
     if (rank < 0 || rank > most_axes || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS))
-        return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD requires a list, which has one.", name,
-                       rank);
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; at most %d %s read.", name, rank, most_axes,
+                       most_axes == 1 ? "is" : "are");
     size_t item_bytes = H5Tget_size(type);
     if (item_bytes == 0)
         return err_set(ERR_MALFORMED_FILE, "The type of \"%s\" is damaged.", name);
@@ -122,10 +122,9 @@ static int dataset_open(hid_t *out, hid_t group, int most_axes, const char *name
     if (kind == 'l')
         return err_set(ERR_HOSTILE_FILE, "\"%s\" is a link to another place or file. Links are not followed.", name);
     if (kind != 'd')
-        return err_set(ERR_MALFORMED_FILE,
-                       kind ? "\"%s\" is not a dataset, as ISMRMRD requires."
-                            : "The scan's group has no \"%s\", which ISMRMRD requires.",
-                       name);
+        return err_set(
+            ERR_MALFORMED_FILE,
+            kind ? "\"%s\" is not a dataset, but must be one." : "There is no dataset \"%s\" where one must be.", name);
     hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
     if (dataset < 0)
         return err_set(ERR_MALFORMED_FILE, "\"%s\" cannot be opened: the file is damaged.", name);

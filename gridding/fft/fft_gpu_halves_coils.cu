@@ -80,27 +80,14 @@ static const struct size sizes[] = {
 #undef SIZE
 };
 
-static const struct size *size_of(int n)
-{
-    const struct size *size = sizes;
-    while (size->n != n)
-        size++;
-    return size;
-}
-
-static bool whole(const struct fft_plan *plan, const struct fft_pass *pass)
-{
-    return pass->kept * 2 == plan->n && pass->lines % COLUMNS == 0;
-}
-
 int fft_halves_columns_of_coils(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass,
                                 const struct fft_coils *coils)
 {
-    const struct size *size = size_of(plan->n);
+    const struct size *size = halves_of(sizes, plan->n);
     struct coils_args args = {columns_args_of(plan, pass), *coils, 1};
     const dim3 blocks(gpu_blocks((size_t)pass->lines, COLUMNS), (unsigned)(coils->frames * coils->coils));
-    return fft_halves_launch(gpu, (const void *)size->forth[whole(plan, pass)], blocks, 2 * size->threads * COLUMNS,
-                             (size_t)plan->n * COLUMNS * sizeof(float2), &args);
+    return fft_halves_launch(gpu, (const void *)size->forth[columns_whole(plan, pass)], blocks,
+                             2 * size->threads * COLUMNS, (size_t)plan->n * COLUMNS * sizeof(float2), &args);
 }
 
 /* Blocks of 256; a thread owns a pixel of a frame, which is at the same place in a coil's image. */
@@ -121,7 +108,7 @@ static __global__ void add_coils(const __grid_constant__ struct fft_coils of, co
 int fft_halves_columns_to_sums(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass,
                                const struct fft_coils *coils)
 {
-    const struct size *size = size_of(plan->n);
+    const struct size *size = halves_of(sizes, plan->n);
     const unsigned columns = gpu_blocks((size_t)pass->lines, COLUMNS);
     const size_t transforms = (size_t)plan->n * COLUMNS * sizeof(float2),
                  sums = (size_t)pass->kept * COLUMNS * sizeof(float2);
@@ -133,8 +120,8 @@ int fft_halves_columns_to_sums(struct gpu *gpu, const struct fft_plan *plan, con
         args.columns.out_set = args.columns.in_set;
     }
     const dim3 blocks(columns, (unsigned)(coils->frames * (few ? coils->coils : 1)));
-    int rc = fft_halves_launch(gpu, (const void *)size->back[whole(plan, pass)], blocks, 2 * size->threads * COLUMNS,
-                               transforms + (few ? 0 : sums), &args);
+    int rc = fft_halves_launch(gpu, (const void *)size->back[columns_whole(plan, pass)], blocks,
+                               2 * size->threads * COLUMNS, transforms + (few ? 0 : sums), &args);
     if (rc || !few)
         return rc;
     add_coils<<<dim3(gpu_blocks(coils->map, 256), (unsigned)coils->frames), 256, 0, gpu->stream>>>(

@@ -43,10 +43,8 @@ static const struct size sizes[] = {
 
 int fft_halves_columns(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
 {
-    const struct size *size = sizes;
-    while (size->n != plan->n)
-        size++;
-    const bool whole = pass->kept * 2 == plan->n && pass->lines % COLUMNS == 0;
+    const struct size *size = halves_of(sizes, plan->n);
+    const bool whole = columns_whole(plan, pass);
     void (*kernel)(struct columns_args) = pass->kind == FFT_FORTH ? size->forth[whole] : size->back[whole];
     struct columns_args args = columns_args_of(plan, pass);
     const dim3 blocks(gpu_blocks((size_t)pass->lines, COLUMNS), (unsigned)pass->sets);

@@ -235,17 +235,9 @@ static const struct size sizes[] = {
 #undef SIZE
 };
 
-static const struct size *size_of(int n)
-{
-    const struct size *size = sizes;
-    while (size->n != n)
-        size++;
-    return size;
-}
-
 int fft_halves_place(int n, int f)
 {
-    const struct size *size = size_of(n);
+    const struct size *size = halves_of(sizes, n);
     const int k = f / 2;
     return f % 2 * (n / 2) + size->place(k % size->radix_a, k / size->radix_a);
 }
@@ -253,7 +245,7 @@ int fft_halves_place(int n, int f)
 static int launch(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows, size_t spectrum_step,
                   const int *running)
 {
-    const struct size *size = size_of(plan->n);
+    const struct size *size = halves_of(sizes, plan->n);
     const size_t all = (size_t)rows->lines * rows->sets_per_plane;
     const bool whole = rows->kept * 2 == plan->n && all % size->rows == 0;
     struct halves_rows_args args = {rows->values,   rows->kept,    plan->n, rows->lines, rows->sets_per_plane,

@@ -140,6 +140,12 @@ static __device__ __forceinline__ void column_back(const struct columns_args &a,
         columns_join<A, B, 0, WHOLE>(a, at.t, other, v, put);
 }
 
+/* Whether the kept cells are half a column, and every block is full. */
+static bool columns_whole(const struct fft_plan *plan, const struct fft_pass *pass)
+{
+    return pass->kept * 2 == plan->n && pass->lines % COLUMNS == 0;
+}
+
 static struct columns_args columns_args_of(const struct fft_plan *plan, const struct fft_pass *pass)
 {
     struct columns_args args = {};

@@ -31,6 +31,14 @@
     X(480, 15, 16, 16) \
     X(512, 16, 16, 16)
 
+/* The entry of n, which must be one of HALVES, in a table of them. */
+template <class SIZE> static const SIZE *halves_of(const SIZE *sizes, int n)
+{
+    while (sizes->n != n)
+        sizes++;
+    return sizes;
+}
+
 enum { RESIDENT_THREADS = 1024 };
 
 /* A launch of such a pass, which begins while the previous one ends. */

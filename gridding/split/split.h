@@ -46,7 +46,8 @@ void split_free(struct split *split);
  * from their reach. */
 int split_memory(struct dev *dev, const struct split_params *params, size_t *bytes);
 
-/* The stages of a sum, of which the listener is told as progress: `done` of SPLIT_STAGES. */
+/* The stages of a sum on a GPU, of which the listener is told as progress: `done` of SPLIT_STAGES. A CPU tells it of
+ * 100 parts. */
 enum { SPLIT_POINTS, SPLIT_BINS, SPLIT_SPREAD, SPLIT_FILTER, SPLIT_NEAR = SPLIT_FILTER + 5, SPLIT_STAGES };
 
 /* grid[z][y][x] of the lattice = the sum over the points at at[count][3] (host memory) with values[count]; values and

@@ -17,15 +17,6 @@ struct split_cpu {
     struct filter_cpu *filter;
 };
 
-static struct filter_shape shape_of(const struct split_params *p)
-{
-    struct filter_shape shape;
-    memcpy(shape.from, p->mesh, sizeof shape.from);
-    memcpy(shape.to, p->extended, sizeof shape.to);
-    memcpy(shape.kept, p->lattice.cells, sizeof shape.kept);
-    return shape;
-}
-
 static size_t product(const int n[3])
 {
     return (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
@@ -118,7 +109,7 @@ static int create(void **state, struct dev *dev, const struct split_params *para
 
 static int memory(struct dev *dev, const struct split_params *params, size_t *bytes)
 {
-    const struct filter_shape shape = shape_of(params);
+    const struct filter_shape shape = split_shape(params);
     static const double somewhere[3];
     const struct range_points_params points = points_of(params, somewhere);
     struct range_memory needed;
@@ -161,7 +152,7 @@ static int smooth_sum(struct split_cpu *s, const double *at, const float *values
 {
     const struct split_params *p = &s->params;
     const struct range_points_params points = points_of(p, at);
-    const struct filter_shape shape = shape_of(p);
+    const struct filter_shape shape = split_shape(p);
     struct share spread = {listener, 0, 20}, filter = {listener, 20, 70};
     int rc = s->dev->leaf->zero(s->dev, s->nodes, product(p->mesh) * sizeof *s->nodes);
     if (rc == 0)

@@ -38,15 +38,6 @@ size_t nodes_of(const struct split_params *p)
     return (size_t)p->mesh[0] * (size_t)p->mesh[1] * (size_t)p->mesh[2];
 }
 
-struct filter_shape shape_of(const struct split_params *p)
-{
-    struct filter_shape shape;
-    memcpy(shape.from, p->mesh, sizeof shape.from);
-    memcpy(shape.to, p->extended, sizeof shape.to);
-    memcpy(shape.kept, p->lattice.cells, sizeof shape.kept);
-    return shape;
-}
-
 double reach_near(const struct split_params *p)
 {
     return fmax(p->near.params.reach, p->exclusion);
@@ -122,7 +113,7 @@ int create(void **state, struct dev *dev, const struct split_params *params)
         return err_no_memory("a sum in two parts");
     s->gpu = gpu_of(dev);
     s->params = *params;
-    const struct filter_shape shape = shape_of(params);
+    const struct filter_shape shape = split_shape(params);
     s->add = near_of(params->near.degree);
     int rc = gpu_enter(s->gpu);
     if (!rc)
@@ -156,7 +147,7 @@ int create(void **state, struct dev *dev, const struct split_params *params)
 
 int memory_of(struct dev *dev, const struct split_params *params, size_t *bytes)
 {
-    const struct filter_shape shape = shape_of(params);
+    const struct filter_shape shape = split_shape(params);
     struct binning binning;
     int rc = gpu_enter(gpu_of(dev));
     if (!rc)

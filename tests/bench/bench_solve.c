@@ -1,15 +1,18 @@
 /* bench_solve: conjugate gradients of sensitivity encoding on one device, with everything made before: JSON lines.
  *
  *   bench_solve [--cpu] [--size 256] [--coils 16] [--frames 1,10,100] [--iterations 10] [--runs 11] [--own]
+ *               [--together 16]
  *
  * Golden-angle spokes, 100 of 512 samples; smooth maps, each frame its own; --own: each frame also has its own
- * trajectory. What is timed is a solution of all frames, from their right sides to their images, both on the device.
- * Before that, each line's frames are compared: the last one with itself alone (the same bits), and all with those that
- * the CPU computes coil by coil (relative l2). */
+ * trajectory; --together: that many frames at most are in one call of the normal operator. What is timed is a solution
+ * of all frames, from their right sides to their images, both on the device. Before that, each line's frames are
+ * compared: the last one with itself alone (the same bits), and all with those that the CPU computes coil by coil
+ * (relative l2). */
 #include "gridding/base/vec.h"
 #include "recon/mri/sense.h"
 #include "recon/solve/solve.h"
 #include "tests/bench/bench.h"
+#include "tests/distance.h"
 
 #include <string.h>
 
@@ -162,16 +165,6 @@ static void alone(const struct options *o, struct dev *dev, int f, void (*solve)
     solve(&p);
     download(&p, 0, to);
     close_problem(&p);
-}
-
-static double distance(const struct c32 *a, const struct c32 *b, size_t count)
-{
-    double off = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        off += pow((double)a[i].re - b[i].re, 2) + pow((double)a[i].im - b[i].im, 2);
-        all += pow((double)b[i].re, 2) + pow((double)b[i].im, 2);
-    }
-    return sqrt(off / all);
 }
 
 static void time_solve(struct problem *p, const struct options *o, const char *what, void (*solve)(struct problem *))

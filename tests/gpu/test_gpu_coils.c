@@ -5,20 +5,11 @@
 #include "gridding/base/vec.h"
 #include "gridding/nufft/normal.h"
 #include "recon/solve/solve.h"
+#include "tests/distance.h"
 #include "tests/gpu/device_vector.h"
 
 #include <math.h>
 #include <string.h>
-
-static double distance(const struct c32 *a, const struct c32 *b, size_t count)
-{
-    double off = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        off += pow((double)a[i].re - b[i].re, 2) + pow((double)a[i].im - b[i].im, 2);
-        all += pow((double)b[i].re, 2) + pow((double)b[i].im, 2);
-    }
-    return sqrt(off / all);
-}
 
 static struct c32 *downloaded(struct dev *dev, const struct c32 *of, size_t n)
 {

@@ -1,6 +1,7 @@
 /* The normal operator on a GPU: compared with the CPU's and with forward and adjoint; the same bits on every run;
  * memory freed. Prints TAP; without a GPU, reports everything as skipped. */
 #include "gridding/nufft/normal.h"
+#include "tests/distance.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 
@@ -146,16 +147,6 @@ static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
     nufft_free(forward);
     nufft_free(adjoint);
     return result;
-}
-
-static double distance(const struct c32 *a, const struct c32 *b, size_t count)
-{
-    double off = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        off += pow((double)a[i].re - b[i].re, 2) + pow((double)a[i].im - b[i].im, 2);
-        all += pow((double)b[i].re, 2) + pow((double)b[i].im, 2);
-    }
-    return sqrt(off / all);
 }
 
 int main(void)

@@ -34,6 +34,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.path.abspath(os.environ.get("MRIRECON_BIN", os.path.join(ROOT, "build", "bin")))
 DATA = os.path.abspath(os.environ.get("MRIRECON_DATA", os.path.join(ROOT, "..", "shared", "data")))
 FINAL = ("succeeded", "failed", "canceled")
+# On a busy machine, or one that is suspended for half a minute, a worker may send no heartbeat, and a client no byte,
+# for a long time; nor does a worker that a test has stopped.
+PATIENT = {"worker_timeout": 600, "header_timeout": 600, "idle_timeout": 600}
 SLOW = 120  # seconds after which a test reports a hang; no test asserts a speed
 
 # Output that none of the programs may ever print.
@@ -140,14 +143,14 @@ def check_problem(problem, code, status=None):
 
 class Daemon:
     """One mrirecond. Keywords are its options without dashes: Daemon(body_limit="1M") runs with --body-limit 1M, and
-    None omits an option. Its worker-timeout is longer than the default.
+    None omits an option. Timeouts by which it would give up a worker or a connection are longer than the defaults:
+    PATIENT.
     """
 
     def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, port=0, **options):
         self.own_state = state is None
         self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
-        # On a busy machine a worker, or one that a test has stopped, may send no heartbeat for a long time.
-        self.options = {"worker_timeout": 600, **options}
+        self.options = {**PATIENT, **options}
         self.binaries = binaries
         self.environment = dict(os.environ, **(environment or {}))
         self.command = list(command)  # words put before the program, e.g. prlimit

@@ -236,7 +236,7 @@ def status():
 
 @test("status of a service that is not ready: the failing checks and reasons, exit status 1")
 def status_not_ready():
-    with Daemon(devices="cpu") as daemon:
+    with Daemon(devices="cpu", drain_time=600) as daemon:
         with daemon.paused():  # the job, and so the daemon, does not end before the client has asked
             running = daemon.submit(body(daemon)).expect(202).json()["id"]
             wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")

@@ -161,7 +161,8 @@ def flip(daemon):
 @test("the progress of a running job moves, and the job is canceled from the page")
 def progress():
     page_of = browser()
-    with Daemon(web_dir=PAGE, keep_scans="all", environment=holding()) as daemon, page_of.page(daemon) as page:
+    with (Daemon(web_dir=PAGE, keep_scans="all", environment=holding(), cancel_grace=600) as daemon,
+          page_of.page(daemon) as page):
         page.drop_file("slow.h5", scans.slow().bytes(FOLDER.name))
         page.see(".row.selected .name:text-is('slow.h5')")
         page.see(".job[data-state=succeeded]")

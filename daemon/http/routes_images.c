@@ -127,10 +127,11 @@ static int result_begin(struct images *of, const struct job *job)
     return rc;
 }
 
-/* The upload is not in progress, and has no row: it was given up, or it repeated an earlier submission. */
+/* The upload is not in progress, and has no row: it was given up, or it repeated an earlier submission, whose result
+ * then continues the images sent so far: live_result_check(). */
 static int job_gone(struct images *of, struct job *job)
 {
-    if (of->sent == 0 && store_find_key(of->service->core.store, of->client, of->key, job) == 0) {
+    if (store_find_key(of->service->core.store, of->client, of->key, job) == 0) {
         if (of->held)
             live_close(of->service->core.live, of->id);
         of->held = false;

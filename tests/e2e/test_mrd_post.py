@@ -265,14 +265,17 @@ def lost():
             check(images, truth, 2)
             same((document["id"], document["state"], job["attempts"]), (job["id"], "succeeded", 1),
                  "the last part, and attempts")
-        with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
-            post.send(messages[0])
-            parts = arriving(daemon, "b")
-            status, headers, _ = post.send(*messages[1:]).end()
-            same((status, headers.get("idempotency-replayed")), (202, "true"), "answer to a repeated scan")
-            images, document = parts.all()
-            same(document["id"], job["id"], "the last part of a repeated scan")
-            check(images, truth)
+        for spokes in (0, SPOKES + 1):  # the repeated scan ends before and after images of it were sent
+            with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
+                post.send(*messages[:1 + spokes])
+                parts = arriving(daemon, "b")
+                ahead = [parts.next()] if spokes else []
+                check(ahead, truth[:len(ahead)])
+                status, headers, _ = post.send(*messages[1 + spokes:]).end()
+                same((status, headers.get("idempotency-replayed")), (202, "true"), "answer to a repeated scan")
+                images, document = parts.all()
+                same(document.get("id"), job["id"], f"the job in the last part of a repeated scan ({document})")
+                check(images, truth, 1 + len(ahead))
         same(daemon.submit(scan.bytes(FOLDER.name), QUERY, Idempotency_Key="c").status, 202,
              "a submission without Accept")
         daemon.get("/v1/streams?key=c").problem(409, "conflict")

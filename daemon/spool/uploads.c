@@ -48,6 +48,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->clock_offset = clock_offset(&now);
     uploads->log = log;
     thread_cond_init(&uploads->stop);
+    thread_cond_init(&uploads->kept);
     pthread_mutex_init(&uploads->lock, NULL);
     pthread_mutex_init(&uploads->open_lock, NULL);
     snprintf(path, sizeof path, "%s/uploads", state_dir);
@@ -77,6 +78,7 @@ void uploads_free(struct uploads *uploads)
     if (uploads->folder >= 0)
         close(uploads->folder);
     pthread_cond_destroy(&uploads->stop);
+    pthread_cond_destroy(&uploads->kept);
     pthread_mutex_destroy(&uploads->lock);
     pthread_mutex_destroy(&uploads->open_lock);
     free(uploads->open);
@@ -85,33 +87,55 @@ void uploads_free(struct uploads *uploads)
 
 /* ---- who writes ---- */
 
-int upload_lock(struct uploads *uploads, const char *id)
+/* The lock of this upload; NULL: it has none. By the holder of uploads->lock. */
+static struct upload_writing *writing_find(struct uploads *uploads, const char *id)
 {
-    int free_slot = -1, rc = 0;
-    pthread_mutex_lock(&uploads->lock);
-    for (int i = 0; i < WRITERS && !rc; i++) {
+    for (int i = 0; i < WRITERS; i++)
         if (strcmp(uploads->writing[i].id, id) == 0)
-            rc = uploads->writing[i].lost
-                     ? lost(ERR_NOT_FOUND)
-                     : err_set(ERR_UPLOAD_LOCKED,
-                               "Another request is writing to this upload. Try again when it has ended.");
-        else if (!*uploads->writing[i].id)
-            free_slot = i;
-    }
-    if (!rc && free_slot < 0)
+            return &uploads->writing[i];
+    return NULL;
+}
+
+static int lock_take(struct uploads *uploads, const char *id, bool upkeep)
+{
+    struct upload_writing *writing;
+    int rc = 0;
+    pthread_mutex_lock(&uploads->lock);
+    while ((writing = writing_find(uploads, id)) && writing->upkeep)
+        pthread_cond_wait(&uploads->kept, &uploads->lock);
+    struct upload_writing *room = writing_find(uploads, "");
+    if (writing)
+        rc = writing->lost ? lost(ERR_NOT_FOUND)
+                           : err_set(ERR_UPLOAD_LOCKED,
+                                     "Another request is writing to this upload. Try again when it has ended.");
+    else if (!room)
         rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are being written at the moment. Try again later.", WRITERS);
-    if (!rc)
-        memcpy(uploads->writing[free_slot].id, id, JOB_ID);
+    else {
+        memcpy(room->id, id, JOB_ID);
+        room->upkeep = upkeep;
+    }
     pthread_mutex_unlock(&uploads->lock);
     return rc;
+}
+
+int upload_lock(struct uploads *uploads, const char *id)
+{
+    return lock_take(uploads, id, false);
+}
+
+int upload_lock_upkeep(struct uploads *uploads, const char *id)
+{
+    return lock_take(uploads, id, true);
 }
 
 void upload_unlock(struct uploads *uploads, const char *id)
 {
     pthread_mutex_lock(&uploads->lock);
-    for (int i = 0; i < WRITERS; i++)
-        if (strcmp(uploads->writing[i].id, id) == 0 && !uploads->writing[i].lost)
-            uploads->writing[i].id[0] = '\0';
+    struct upload_writing *writing = writing_find(uploads, id);
+    if (writing && !writing->lost) {
+        *writing = (struct upload_writing){.id = ""};
+        pthread_cond_broadcast(&uploads->kept);
+    }
     pthread_mutex_unlock(&uploads->lock);
 }
 

@@ -10,9 +10,10 @@ enum {
     EMPTY_SECONDS = 600 /* longest lifetime of an upload without a byte */
 };
 
-/* An upload locked by the request that writes to it. */
+/* An upload locked by the request that writes to it, or by the upkeep. */
 struct upload_writing {
     char id[JOB_ID]; /* "": none */
+    bool upkeep;     /* for a moment: requests wait */
     bool lost;       /* for good: it is unknown which of its bytes are on the disk, and it cannot be removed */
 };
 
@@ -35,7 +36,7 @@ struct uploads {
     pthread_t reaper;
     bool reaps, stopping;
     pthread_mutex_t lock; /* of `writing`, `stopping`, the files' times and `clock_offset` */
-    pthread_cond_t stop;
+    pthread_cond_t stop, kept; /* kept: the upkeep has unlocked an upload */
     struct upload_writing writing[WRITERS];
     pthread_mutex_t open_lock; /* of the rest; never held across disk access */
     struct open_upload *open;  /* unordered */
@@ -92,8 +93,11 @@ bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before);
 
 /* ---- uploads.c ---- */
 
-/* Lock an upload against other writers. Fails with ERR_UPLOAD_LOCKED, ERR_NOT_FOUND (it is lost). */
+/* Lock an upload against other writers; waits while the upkeep has locked it. Fails with ERR_UPLOAD_LOCKED,
+ * ERR_NOT_FOUND (it is lost). */
 int upload_lock(struct uploads *uploads, const char *id);
+/* The same by the upkeep, which keeps it for a few calls to the file system. */
+int upload_lock_upkeep(struct uploads *uploads, const char *id);
 void upload_unlock(struct uploads *uploads, const char *id);
 /* Set the ms left until the upload, with `bytes` arrived bytes, is removed. */
 void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes, int64_t left);

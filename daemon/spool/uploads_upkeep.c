@@ -78,7 +78,7 @@ static void idle_lapse(struct uploads *uploads)
     double seconds = (double)uploads->lifetime / 2;
     double before = clock_seconds() - (seconds < RESERVATION_SECONDS ? seconds : RESERVATION_SECONDS);
     while (open_idle_find(uploads, id, before))
-        if (upload_lock(uploads, id) == 0) {
+        if (upload_lock_upkeep(uploads, id) == 0) {
             lapse(uploads, id);
             upload_unlock(uploads, id);
         }

@@ -119,12 +119,12 @@ int decoder_prepare(struct decoder *decoder, int count)
             i++;
         }
     }
-    int rc = decoder->count < count ? codec_template_start(&decoder->template) : 0;
+    int rc = codec_template_start(&decoder->template);
     while (rc == 0 && decoder->count < count && decoder->count < DECODER_MOST_READY) {
         rc = process_start(decoder, &decoder->ready[decoder->count]);
         decoder->count += rc == 0;
     }
-    return rc;
+    return rc == 0 ? codec_template_start(&decoder->template) : rc; /* it may have ended meanwhile */
 }
 
 const char *decoder_lost(struct decoder *decoder)

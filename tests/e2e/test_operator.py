@@ -239,7 +239,8 @@ def status_not_ready():
     with Daemon(devices="cpu", drain_time=600) as daemon:
         with daemon.paused():  # the job, and so the daemon, does not end before the client has asked
             running = daemon.submit(body(daemon)).expect(202).json()["id"]
-            wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+            # A job that its worker has not been told of, although it is running, would be queued again.
+            wait_until(lambda: f"job={running} begins on" in daemon.read_log(), "the job to begin")
             daemon.process.send_signal(signal.SIGTERM)
             wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
             seen = client(daemon, "status", check=False)

@@ -6,10 +6,11 @@ import email.utils
 import hashlib
 import os
 import socket
+import tempfile
 import time
 
 import scans
-from harness import Daemon, main, same, test, wait_until
+from harness import Daemon, fault, main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = {"Content-Type": "application/offset+octet-stream"}
@@ -396,6 +397,25 @@ def full():
             answer = wait_until(lambda: (a := append(daemon, where, len(body), b"")).status == 204 and a,
                                 "room in the queue")
         same(daemon.finish(answer.headers["x-job-id"])["state"], "succeeded")
+
+
+@test("a chunk that arrives while the reservation of its idle upload is being released waits, and is taken")
+def resumed_while_lapsing():
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
+        hold = os.path.join(folder, "hold")
+        with open(hold, "w"):
+            pass
+        with Daemon(devices="cpu", upload_lifetime=20, environment={
+                "LD_PRELOAD": fault("holdlapse"), "HOLDLAPSE": hold,
+                "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}) as daemon:
+            body = scan(daemon)
+            where = create(daemon, body)
+            append(daemon, where, 0, body[:1000]).expect(204)
+            wait_until(lambda: os.path.exists(f"{hold}.held"), "the upload to be idle for half its lifetime")
+            answer = pool.submit(append, daemon, where, 1000, body[1000:])
+            time.sleep(0.5)  # for the chunk to arrive; a test that is slower checks less
+            os.unlink(hold)
+            same(daemon.finish(answer.result().expect(204).headers["x-job-id"])["state"], "succeeded")
 
 
 @test("Content-Digest and Repr-Digest: a body that does not match is refused, one that matches becomes a job")

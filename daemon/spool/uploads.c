@@ -23,12 +23,6 @@ static int unfit(void)
                            "operator can run mrirecond --check-state.");
 }
 
-static int lost(int code)
-{
-    return err_set(code, "The disk failed while storing bytes of this upload, and it is unknown which of them it has. "
-                         "Create a new one; the server's operator should check the disk.");
-}
-
 void upload_clear(struct upload *upload)
 {
     json_decref(upload->job);
@@ -83,78 +77,6 @@ void uploads_free(struct uploads *uploads)
     pthread_mutex_destroy(&uploads->open_lock);
     free(uploads->open);
     free(uploads);
-}
-
-/* ---- who writes ---- */
-
-/* The lock of this upload; NULL: it has none. By the holder of uploads->lock. */
-static struct upload_writing *writing_find(struct uploads *uploads, const char *id)
-{
-    for (int i = 0; i < WRITERS; i++)
-        if (strcmp(uploads->writing[i].id, id) == 0)
-            return &uploads->writing[i];
-    return NULL;
-}
-
-static int lock_take(struct uploads *uploads, const char *id, bool upkeep)
-{
-    struct upload_writing *writing;
-    int rc = 0;
-    pthread_mutex_lock(&uploads->lock);
-    while ((writing = writing_find(uploads, id)) && writing->upkeep)
-        pthread_cond_wait(&uploads->kept, &uploads->lock);
-    struct upload_writing *room = writing_find(uploads, "");
-    if (writing)
-        rc = writing->lost ? lost(ERR_NOT_FOUND)
-                           : err_set(ERR_UPLOAD_LOCKED,
-                                     "Another request is writing to this upload. Try again when it has ended.");
-    else if (!room)
-        rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are being written at the moment. Try again later.", WRITERS);
-    else {
-        memcpy(room->id, id, JOB_ID);
-        room->upkeep = upkeep;
-    }
-    pthread_mutex_unlock(&uploads->lock);
-    return rc;
-}
-
-int upload_lock(struct uploads *uploads, const char *id)
-{
-    return lock_take(uploads, id, false);
-}
-
-int upload_lock_upkeep(struct uploads *uploads, const char *id)
-{
-    return lock_take(uploads, id, true);
-}
-
-void upload_unlock(struct uploads *uploads, const char *id)
-{
-    pthread_mutex_lock(&uploads->lock);
-    struct upload_writing *writing = writing_find(uploads, id);
-    if (writing && !writing->lost) {
-        *writing = (struct upload_writing){.id = ""};
-        pthread_cond_broadcast(&uploads->kept);
-    }
-    pthread_mutex_unlock(&uploads->lock);
-}
-
-static void lock_for_good(struct uploads *uploads, const char *id)
-{
-    pthread_mutex_lock(&uploads->lock);
-    for (int i = 0; i < WRITERS; i++)
-        uploads->writing[i].lost |= strcmp(uploads->writing[i].id, id) == 0;
-    pthread_mutex_unlock(&uploads->lock);
-}
-
-static bool is_lost(struct uploads *uploads, const char *id)
-{
-    bool is = false;
-    pthread_mutex_lock(&uploads->lock);
-    for (int i = 0; i < WRITERS; i++)
-        is |= uploads->writing[i].lost && strcmp(uploads->writing[i].id, id) == 0;
-    pthread_mutex_unlock(&uploads->lock);
-    return is;
 }
 
 /* ---- when the last bytes arrived ---- */
@@ -258,8 +180,8 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     char name[UPLOAD_NAME];
     struct stat there;
     int64_t left;
-    if (is_lost(uploads, id))
-        return lost(ERR_NOT_FOUND);
+    if (upload_is_lost(uploads, id))
+        return upload_lost(ERR_NOT_FOUND);
     json_t *note = upload_note_read(uploads->folder, id);
     if (!note || upload_look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
         json_decref(note);
@@ -411,9 +333,9 @@ static int give_up(struct upload_chunk *chunk)
         errno == ENOENT)
         open_end(uploads, chunk->id, false);
     else
-        lock_for_good(uploads, chunk->id);
+        upload_lock_for_good(uploads, chunk->id);
     log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
-    return lost(ERR_IO);
+    return upload_lost(ERR_IO);
 }
 
 int chunk_end(struct upload_chunk *chunk, bool keep)

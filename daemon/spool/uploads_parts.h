@@ -35,7 +35,7 @@ struct uploads {
     int64_t clock_offset; /* clock_offset() that the times of the files follow */
     pthread_t reaper;
     bool reaps, stopping;
-    pthread_mutex_t lock; /* of `writing`, `stopping`, the files' times and `clock_offset` */
+    pthread_mutex_t lock;      /* of `writing`, `stopping`, the files' times and `clock_offset` */
     pthread_cond_t stop, kept; /* kept: the upkeep has unlocked an upload */
     struct upload_writing writing[WRITERS];
     pthread_mutex_t open_lock; /* of the rest; never held across disk access */
@@ -91,7 +91,7 @@ int64_t open_reserved_set(struct uploads *uploads, const char *id, int64_t bytes
  * again. */
 bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before);
 
-/* ---- uploads.c ---- */
+/* ---- uploads_locks.c ---- */
 
 /* Lock an upload against other writers; waits while the upkeep has locked it. Fails with ERR_UPLOAD_LOCKED,
  * ERR_NOT_FOUND (it is lost). */
@@ -99,6 +99,14 @@ int upload_lock(struct uploads *uploads, const char *id);
 /* The same by the upkeep, which keeps it for a few calls to the file system. */
 int upload_lock_upkeep(struct uploads *uploads, const char *id);
 void upload_unlock(struct uploads *uploads, const char *id);
+/* Let no other request write to an upload of which it is unknown which bytes are on the disk. By the lock's holder. */
+void upload_lock_for_good(struct uploads *uploads, const char *id);
+bool upload_is_lost(struct uploads *uploads, const char *id);
+/* Fail with `code`: the upload is locked for good. */
+int upload_lost(int code);
+
+/* ---- uploads.c ---- */
+
 /* Set the ms left until the upload, with `bytes` arrived bytes, is removed. */
 void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes, int64_t left);
 

@@ -1,4 +1,5 @@
 """Streams of server-sent events, for tests."""
+import http.client
 import json
 import socket
 
@@ -15,7 +16,10 @@ class Stream:
         self.socket.sendall((words + "".join(f"{name.replace('_', '-')}: {value}\r\n" for name,
                                              value in headers.items()) + "\r\n").encode())
         self.file = self.socket.makefile("rb")
-        self.status = int(self.file.readline().split()[1])
+        first = self.file.readline()
+        if not first:
+            raise http.client.RemoteDisconnected(f"{path}: the connection was closed without an answer")
+        self.status = int(first.split()[1])
         self.headers = {}
         while (line := self.file.readline().strip()):
             name, value = line.decode().split(": ", 1)

@@ -136,7 +136,7 @@ size_t maps_bytes(const struct maps_params *params, int threads)
         return centre + between + coils * (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof(struct c32) +
                (size_t)threads * ((size_t)n[0] + 1) * coils * (coils + 1) * sizeof(struct c32);
     const size_t calibration = maps_calibration_bytes(&work, &lags);
-    const size_t row = (size_t)lags.count[0] * lags.pairs * ((size_t)lags.count[1] + 1) * sizeof(struct c32);
+    const size_t row = (size_t)lags.count[0] * lags.pairs * ((size_t)lags.count[1] + 3) * sizeof(struct c32);
     const size_t later = calibration + (size_t)threads * row;
     return centre + (between > later ? between : later);
 }

@@ -13,6 +13,7 @@
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/rows.h"
 
 #include <math.h>
 #include <omp.h>
@@ -22,6 +23,7 @@
 enum {
     RANK_MOST = 512, /* columns of L */
     BLOCK = 256,     /* rows of A that a thread takes at a time */
+    NARROW = 64,     /* the same of all of V */
     POWER_STEPS = 12 /* to find s_0 within a few percent */
 };
 
@@ -36,6 +38,7 @@ struct rows {
 
 struct calibration {
     const struct maps_work *work;
+    const struct rows_leaf *leaf;
     int coils, width[3];
     size_t offsets, places, n; /* of a kernel; columns of A; its rows */
     float *a_re, *a_im;        /* A by columns: [places][n] */
@@ -55,17 +58,6 @@ static void rows_free(struct rows *m)
 {
     free(m->re);
     free(m->im);
-}
-
-/* y += (a + i b) x over [first, last) */
-static inline void scaled_add(double a, double b, const double *xr, const double *xi, double *yr, double *yi,
-                              size_t first, size_t last)
-{
-#pragma omp simd
-    for (size_t i = first; i < last; i++) {
-        yr[i] += a * xr[i] - b * xi[i];
-        yi[i] += a * xi[i] + b * xr[i];
-    }
 }
 
 /* sum conj(x) y */
@@ -103,22 +95,15 @@ static void matrix_fill(struct calibration *c)
 }
 
 /* re, im [n] = A x, x[places]. In float32: rounding errors are far below the threshold. */
-static void matrix_apply(const struct calibration *c, const double *x_re, const double *x_im, double *re, double *im)
+static void matrix_apply(const struct calibration *c, const struct parts *x, double *re, double *im)
 {
     const size_t blocks = (c->n + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) num_threads(c->work->threads) if (c->n * c->places > 1 << 20)
     for (size_t b = 0; b < blocks; b++) {
         const size_t first = b * BLOCK, count = first + BLOCK < c->n ? BLOCK : c->n - first;
-        float sum_re[BLOCK] = {0}, sum_im[BLOCK] = {0};
-        for (size_t q = 0; q < c->places; q++) {
-            const float *ar = c->a_re + q * c->n + first, *ai = c->a_im + q * c->n + first;
-            const float xr = (float)x_re[q], xi = (float)x_im[q];
-#pragma omp simd
-            for (size_t i = 0; i < count; i++) {
-                sum_re[i] += ar[i] * xr - ai[i] * xi;
-                sum_im[i] += ar[i] * xi + ai[i] * xr;
-            }
-        }
+        const struct rows_floats a = {c->places, c->n, c->a_re + first, c->a_im + first};
+        float sum_re[BLOCK], sum_im[BLOCK];
+        c->leaf->floats(&a, x->re, x->im, count, sum_re, sum_im);
         for (size_t i = 0; i < count; i++) {
             re[first + i] = (double)sum_re[i];
             im[first + i] = (double)sum_im[i];
@@ -126,8 +111,8 @@ static void matrix_apply(const struct calibration *c, const double *x_re, const 
     }
 }
 
-/* re, im [places] = A^H x, x[n] */
-static void matrix_adjoint(const struct calibration *c, const double *x_re, const double *x_im, double *re, double *im)
+/* x[places] = A^H y, y[n] */
+static void matrix_adjoint(const struct calibration *c, const struct rows *y, struct parts *x)
 {
 #pragma omp parallel for schedule(static) num_threads(c->work->threads) if (c->n * c->places > 1 << 20)
     for (size_t q = 0; q < c->places; q++) {
@@ -135,11 +120,11 @@ static void matrix_adjoint(const struct calibration *c, const double *x_re, cons
         double a = 0, b = 0;
 #pragma omp simd reduction(+ : a, b)
         for (size_t i = 0; i < c->n; i++) {
-            a += (double)ar[i] * x_re[i] + (double)ai[i] * x_im[i];
-            b += (double)ar[i] * x_im[i] - (double)ai[i] * x_re[i];
+            a += (double)ar[i] * y->re[i] + (double)ai[i] * y->im[i];
+            b += (double)ar[i] * y->im[i] - (double)ai[i] * y->re[i];
         }
-        re[q] = a;
-        im[q] = b;
+        x->re[q] = (float)a;
+        x->im[q] = (float)b;
     }
 }
 
@@ -160,15 +145,16 @@ static size_t diagonal_fill(struct calibration *c)
 /* c->cut from s_0^2, by power iteration from the column of M with the largest diagonal entry. */
 static int cut_find(struct calibration *c)
 {
-    struct rows x = {.re = NULL}, y = {.re = NULL};
-    const bool room = rows_create(&x, c->n) && rows_create(&y, c->places);
+    struct rows x = {.re = NULL};
+    struct parts y = {.re = NULL};
+    const bool room = rows_create(&x, c->n) && parts_create(&y, c->places);
     double value = 0;
     if (room)
         x.re[diagonal_fill(c)] = 1;
     for (int step = 0; step < POWER_STEPS && room; step++) {
         double square[2];
-        matrix_adjoint(c, x.re, x.im, y.re, y.im);
-        matrix_apply(c, y.re, y.im, x.re, x.im);
+        matrix_adjoint(c, &x, &y);
+        matrix_apply(c, &y, x.re, x.im);
         product(c->n, x.re, x.im, x.re, x.im, square);
         value = sqrt(square[0]);
         for (size_t i = 0; i < c->n && value > 0; i++) {
@@ -178,32 +164,37 @@ static int cut_find(struct calibration *c)
     }
     c->cut = c->work->params->threshold * c->work->params->threshold * value;
     rows_free(&x);
-    rows_free(&y);
+    free(y.re);
     return room ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
 }
 
 /* ---- M = L L^H, L^H L + e I = R R^H, V = R^-1 L^H ---- */
 
-/* Add the column of L at `pivot`; `place` holds x[places]. */
-static void column_add(struct calibration *c, size_t pivot, struct rows *place)
+/* Add the column of L at `pivot`. `place`, `weights`: scratch, for [places] and for [rank_most]. */
+static void column_add(struct calibration *c, size_t pivot, struct parts *place, struct rows *weights)
 {
     const size_t s = c->rank++, n = c->n, blocks = (n + BLOCK - 1) / BLOCK;
     double *re = c->l.re + s * n, *im = c->l.im + s * n;
     for (size_t q = 0; q < c->places; q++) {
-        place->re[q] = (double)c->a_re[q * n + pivot];
-        place->im[q] = -(double)c->a_im[q * n + pivot];
+        place->re[q] = c->a_re[q * n + pivot];
+        place->im[q] = -c->a_im[q * n + pivot];
     }
-    matrix_apply(c, place->re, place->im, re, im);
+    for (size_t t = 0; t < s; t++) {
+        weights->re[t] = c->l.re[t * n + pivot];
+        weights->im[t] = -c->l.im[t * n + pivot];
+    }
+    matrix_apply(c, place, re, im);
     const double scale = 1 / sqrt(c->rest[pivot]);
 #pragma omp parallel for schedule(static) num_threads(c->work->threads) if (n * s > 1 << 18)
     for (size_t b = 0; b < blocks; b++) {
-        const size_t first = b * BLOCK, last = first + BLOCK < n ? first + BLOCK : n;
-        for (size_t t = 0; t < s; t++)
-            scaled_add(-c->l.re[t * n + pivot], c->l.im[t * n + pivot], c->l.re + t * n, c->l.im + t * n, re, im, first,
-                       last);
-        for (size_t i = first; i < last; i++) {
-            re[i] *= scale;
-            im[i] *= scale;
+        const size_t first = b * BLOCK, count = first + BLOCK < n ? BLOCK : n - first;
+        const struct rows_doubles before = {s, n, c->l.re + first, c->l.im + first};
+        double sum_re[BLOCK], sum_im[BLOCK];
+        c->leaf->doubles(&before, weights->re, weights->im, count, sum_re, sum_im);
+        for (size_t j = 0; j < count; j++) {
+            const size_t i = first + j;
+            re[i] = scale * (re[i] - sum_re[j]);
+            im[i] = scale * (im[i] - sum_im[j]);
             c->rest[i] -= re[i] * re[i] + im[i] * im[i];
         }
     }
@@ -212,8 +203,11 @@ static void column_add(struct calibration *c, size_t pivot, struct rows *place)
 
 static int cholesky_pivoted(struct calibration *c)
 {
-    struct rows place;
-    int rc = rows_create(&place, c->places) ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
+    struct parts place = {.re = NULL};
+    struct rows weights = {.re = NULL};
+    int rc = parts_create(&place, c->places) && rows_create(&weights, c->rank_most)
+                 ? 0
+                 : err_no_memory("a calibration matrix of %zu rows", c->n);
     diagonal_fill(c);
     while (rc == 0 && c->rank < c->rank_most) {
         size_t pivot = 0;
@@ -224,11 +218,12 @@ static int cholesky_pivoted(struct calibration *c)
         }
         if (!(rest > 0.1 * c->cut) || !(c->rest[pivot] > NEGLIGIBLE * c->cut))
             break;
-        column_add(c, pivot, &place);
+        column_add(c, pivot, &place, &weights);
         if (c->rank % 32 == 0)
             rc = maps_tell(c->work, 0.2 * (double)c->rank / (double)c->rank_most);
     }
-    rows_free(&place);
+    rows_free(&weights);
+    free(place.re);
     return rc;
 }
 
@@ -257,22 +252,18 @@ static void factor(struct calibration *c)
 
 static void substitute(struct calibration *c)
 {
-    const size_t rank = c->rank, n = c->n, block = 64, blocks = (n + block - 1) / block;
+    const size_t rank = c->rank, n = c->n, blocks = (n + NARROW - 1) / NARROW;
 #pragma omp parallel for schedule(dynamic) num_threads(c->work->threads) if (rank * n > 1 << 16)
     for (size_t b = 0; b < blocks; b++) {
-        const size_t first = b * block, last = first + block < n ? first + block : n;
+        const size_t first = b * NARROW, count = first + NARROW < n ? NARROW : n - first;
         for (size_t s = 0; s < rank; s++) {
-            double *vr = c->v.re + s * n, *vi = c->v.im + s * n;
-            for (size_t i = first; i < last; i++) {
-                vr[i] = c->l.re[s * n + i];
-                vi[i] = -c->l.im[s * n + i];
-            }
-            for (size_t t = 0; t < s; t++)
-                scaled_add(-c->r.re[s * rank + t], -c->r.im[s * rank + t], c->v.re + t * n, c->v.im + t * n, vr, vi,
-                           first, last);
-            for (size_t i = first; i < last; i++) {
-                vr[i] /= c->r.re[s * rank + s];
-                vi[i] /= c->r.re[s * rank + s];
+            const struct rows_doubles before = {s, n, c->v.re + first, c->v.im + first};
+            const double *lr = c->l.re + s * n + first, *li = c->l.im + s * n + first, diagonal = c->r.re[s * rank + s];
+            double *vr = c->v.re + s * n + first, *vi = c->v.im + s * n + first;
+            c->leaf->doubles(&before, c->r.re + s * rank, c->r.im + s * rank, count, vr, vi);
+            for (size_t i = 0; i < count; i++) {
+                vr[i] = (lr[i] - vr[i]) / diagonal;
+                vi[i] = (-li[i] - vi[i]) / diagonal;
             }
         }
     }
@@ -280,19 +271,19 @@ static void substitute(struct calibration *c)
 
 /* ---- P, summed over equal lags ---- */
 
-/* P[(i, .)][(j, .)] of one pair of coils, into `sums` [lags]. */
-static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*sums)[2])
+/* P[(i, .)][(j, .)] of one pair of coils, into `sums` [lags]; `scratch`: for 2 (rank + offsets) numbers. */
+static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*sums)[2], double *scratch)
 {
     const size_t offsets = c->offsets, n = c->n;
     const int *w = c->width, lx = 2 * w[0] - 1, ly = 2 * w[1] - 1;
-    double *re = sums[0] + 2 * (size_t)(lx * ly * (2 * w[2] - 1)), *im = re + offsets;
+    const struct rows_doubles v = {c->rank, n, c->v.re + j * offsets, c->v.im + j * offsets};
+    double *weight_re = scratch, *weight_im = weight_re + c->rank, *re = weight_im + c->rank, *im = re + offsets;
     for (size_t p = 0; p < offsets; p++) {
-        memset(re, 0, 2 * offsets * sizeof *re);
         for (size_t s = 0; s < c->rank; s++) {
-            const double *vr = c->v.re + s * n, *vi = c->v.im + s * n;
-            scaled_add(vr[i * offsets + p], -vi[i * offsets + p], vr + j * offsets, vi + j * offsets, re, im, 0,
-                       offsets);
+            weight_re[s] = c->v.re[s * n + i * offsets + p];
+            weight_im[s] = -c->v.im[s * n + i * offsets + p];
         }
+        c->leaf->doubles(&v, weight_re, weight_im, offsets, re, im);
         const int px = (int)p % w[0], py = (int)p / w[0] % w[1], pz = (int)p / w[0] / w[1];
         for (size_t q = 0; q < offsets; q++) {
             const int qx = (int)q % w[0], qy = (int)q / w[0] % w[1], qz = (int)q / w[0] / w[1];
@@ -306,13 +297,12 @@ static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*s
 static int lags_sum(const struct calibration *c, struct maps_lags *out)
 {
     const size_t lags = (size_t)out->count[0] * (size_t)out->count[1] * (size_t)out->count[2];
-    const size_t pairs = out->pairs, each = lags + c->offsets;
+    const size_t pairs = out->pairs, each = lags + c->rank + c->offsets;
     const int threads = c->work->threads;
     double(*scratch)[2] = malloc((size_t)threads * each * sizeof *scratch);
-    out->values = malloc(lags * pairs * sizeof *out->values);
-    if (!scratch || !out->values) {
+    const bool room = parts_create(&out->values, lags * pairs);
+    if (!scratch || !room) {
         free(scratch);
-        free(out->values);
         return err_no_memory("the kernels of %d coils", c->coils);
     }
 #pragma omp parallel num_threads(threads)
@@ -322,10 +312,11 @@ static int lags_sum(const struct calibration *c, struct maps_lags *out)
         for (size_t i = 0; i < (size_t)c->coils; i++)
             for (size_t j = 0; j <= i; j++) {
                 memset(mine, 0, lags * sizeof *mine);
-                pair_sum(c, i, j, mine);
-                for (size_t lag = 0; lag < lags; lag++)
-                    out->values[lag * pairs + i * (i + 1) / 2 + j] = (struct c32){
-                        (float)(mine[lag][0] / (double)c->offsets), (float)(mine[lag][1] / (double)c->offsets)};
+                pair_sum(c, i, j, mine, mine[lags]);
+                for (size_t lag = 0; lag < lags; lag++) {
+                    out->values.re[lag * pairs + i * (i + 1) / 2 + j] = (float)(mine[lag][0] / (double)c->offsets);
+                    out->values.im[lag * pairs + i * (i + 1) / 2 + j] = (float)(mine[lag][1] / (double)c->offsets);
+                }
             }
     }
     free(scratch);
@@ -355,7 +346,7 @@ static void calibration_free(struct calibration *c)
 
 static struct calibration sizes_of(const struct maps_work *work, struct maps_lags *out)
 {
-    struct calibration c = {.work = work, .coils = work->params->coils, .offsets = 1, .places = 1};
+    struct calibration c = {.work = work, .leaf = rows_best(), .coils = work->params->coils, .offsets = 1, .places = 1};
     for (int d = 0; d < 3; d++) {
         /* The kernel must be smaller than the centre, so that it can be moved within it. */
         const int most = (work->m[d] + 1) / 2;
@@ -376,8 +367,8 @@ size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *la
     const size_t count = (size_t)lags->count[0] * (size_t)lags->count[1] * (size_t)lags->count[2];
     const size_t matrix = 2 * c.n * c.places * sizeof *c.a_re;
     const size_t factors = 2 * (2 * c.rank_most * c.n + c.rank_most * c.rank_most) * sizeof *c.l.re;
-    const size_t scratch = (size_t)work->threads * (count + c.offsets) * 2 * sizeof(double);
-    return matrix + factors + c.n * sizeof *c.rest + scratch + count * lags->pairs * sizeof *lags->values;
+    const size_t scratch = (size_t)work->threads * (count + c.rank_most + c.offsets) * 2 * sizeof(double);
+    return matrix + factors + c.n * sizeof *c.rest + scratch + 2 * count * lags->pairs * sizeof *lags->values.re;
 }
 
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out)

@@ -2,6 +2,7 @@
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,58 +10,88 @@
 
 struct espirit {
     struct maps_work *work;
+    const struct rows_leaf *leaf;
     struct maps_lags lags;
-    struct c32 *turns[3]; /* exp(2 pi i lag r / N): [n][lags] */
-    struct row *rows;     /* a thread each */
+    struct parts turns[3]; /* exp(2 pi i lag r / N): [n][lags]; re of axis 0: the weights of a line's waves */
+    struct row *rows;      /* a thread each */
 };
 
 /* One thread's. */
 struct row {
     struct maps_pixel pixel;
-    struct c32 *planes, *line; /* lags summed over z and y: [lags y][lags x][pairs], [lags x][pairs] */
+    int z; /* of `planes`; -1: none yet */
+    /* Lags summed over z, y, x: [lags y][lags x][pairs], [lags x][pairs], [pairs]. */
+    struct parts planes, line, pairs;
+    float *waves; /* [lags x][2 pairs]: the line as a series of cosines and sines of x */
 };
 
-static struct c32 *turns_make(int n, int lags)
+static bool turns_make(struct parts *turns, int n, int lags)
 {
-    struct c32 *turns = malloc((size_t)n * (size_t)lags * sizeof *turns);
-    for (int r = 0; r < n && turns; r++)
+    if (!parts_create(turns, (size_t)n * (size_t)lags))
+        return false;
+    for (int r = 0; r < n; r++)
         for (int l = 0; l < lags; l++) {
             const double angle = 2 * M_PI * ((r - n / 2) * (l - lags / 2) % n) / n;
-            turns[(size_t)r * (size_t)lags + (size_t)l] = (struct c32){(float)cos(angle), (float)sin(angle)};
+            turns->re[(size_t)r * (size_t)lags + (size_t)l] = (float)cos(angle);
+            turns->im[(size_t)r * (size_t)lags + (size_t)l] = (float)sin(angle);
         }
-    return turns;
+    return true;
 }
 
-/* out[inner] = sum_l turns[l] in[l][inner] */
-static void lags_turn(int lags, size_t inner, const struct c32 *turns, const struct c32 *in, struct c32 *out)
+/* out[inner] = sum over the lags l of axis d of turns[r][l] in[l][inner] */
+static void lags_turn(const struct espirit *e, int d, size_t r, size_t inner, const struct parts *in,
+                      const struct parts *out)
 {
-    memset(out, 0, inner * sizeof *out);
-    for (int l = 0; l < lags; l++) {
-        const struct c32 a = turns[l], *x = in + (size_t)l * inner;
-#pragma omp simd
-        for (size_t i = 0; i < inner; i++) {
-            out[i].re += a.re * x[i].re - a.im * x[i].im;
-            out[i].im += a.re * x[i].im + a.im * x[i].re;
-        }
-    }
+    const size_t lags = (size_t)e->lags.count[d];
+    const struct rows_floats rows = {lags, inner, in->re, in->im};
+    e->leaf->floats(&rows, e->turns[d].re + r * lags, e->turns[d].im + r * lags, inner, out->re, out->im);
 }
 
 static int row_create(struct row *row, const struct maps_lags *lags, int coils)
 {
     const size_t line = (size_t)lags->count[0] * lags->pairs;
-    int rc = maps_pixel_create(&row->pixel, coils);
-    row->planes = malloc((size_t)lags->count[1] * line * sizeof *row->planes);
-    row->line = malloc((line + lags->pairs) * sizeof *row->line);
-    if (rc == 0 && (!row->planes || !row->line))
-        rc = err_no_memory("the maps of %d coils", coils);
-    return rc;
+    const int rc = maps_pixel_create(&row->pixel, coils);
+    if (rc != 0)
+        return rc;
+    row->z = -1;
+    row->waves = malloc(2 * line * sizeof *row->waves);
+    return row->waves && parts_create(&row->planes, (size_t)lags->count[1] * line) && parts_create(&row->line, line) &&
+                   parts_create(&row->pairs, lags->pairs)
+               ? 0
+               : err_no_memory("the maps of %d coils", coils);
 }
 
 static void row_free(struct row *row)
 {
     maps_pixel_free(&row->pixel);
-    free(row->planes);
-    free(row->line);
+    free(row->planes.re);
+    free(row->line.re);
+    free(row->pairs.re);
+    free(row->waves);
+}
+
+/* row->waves of row->line: with L_l = line[l], t = 2 pi r / N and h = (lags - 1) / 2,
+ *
+ *   sum over |l| <= h of L_l exp(i l t) = L_0 + sum over l = 1 .. h of (L_l + L_-l) cos(l t) + i (L_l - L_-l) sin(l t):
+ *
+ * weights that are real. In the order of axis 0's turns, where weight h - l is that of the cosine, h + l the sine's. */
+static void waves_fill(const struct espirit *e, struct row *row)
+{
+    const size_t pairs = e->lags.pairs, half = (size_t)e->lags.count[0] / 2;
+    memcpy(row->waves + half * 2 * pairs, row->line.re + half * pairs, pairs * sizeof *row->waves);
+    memcpy(row->waves + (2 * half + 1) * pairs, row->line.im + half * pairs, pairs * sizeof *row->waves);
+    for (size_t l = 1; l <= half; l++) {
+        const size_t below = (half - l) * pairs, above = (half + l) * pairs;
+        float *cosine = row->waves + 2 * below, *sine = row->waves + 2 * above;
+        for (size_t i = 0; i < pairs; i++) {
+            const float re = row->line.re[above + i], im = row->line.im[above + i];
+            const float re_below = row->line.re[below + i], im_below = row->line.im[below + i];
+            cosine[i] = re + re_below;
+            cosine[pairs + i] = im + im_below;
+            sine[i] = im_below - im;
+            sine[pairs + i] = re - re_below;
+        }
+    }
 }
 
 /* Returns the number of pixels of the row that have a map. */
@@ -69,18 +100,19 @@ static size_t row_run(const void *of, int thread, int z, int y)
     const struct espirit *e = of;
     struct row *row = &e->rows[thread];
     const struct maps_work *work = e->work;
-    const struct maps_lags *lags = &e->lags;
-    const size_t nx = (size_t)work->params->n[0], line = (size_t)lags->count[0] * lags->pairs;
+    const size_t nx = (size_t)work->params->n[0], pairs = e->lags.pairs, lags = (size_t)e->lags.count[0];
+    const struct rows_reals waves = {lags, 2 * pairs, row->waves};
     const size_t at = ((size_t)z * (size_t)work->params->n[1] + (size_t)y) * nx;
     struct maps_pixel *pixel = &row->pixel;
-    struct c32 *pairs = row->line + line;
     size_t support = 0;
-    lags_turn(lags->count[2], (size_t)lags->count[1] * line, e->turns[2] + z * lags->count[2], lags->values,
-              row->planes);
-    lags_turn(lags->count[1], line, e->turns[1] + y * lags->count[1], row->planes, row->line);
+    if (z != row->z)
+        lags_turn(e, 2, (size_t)z, (size_t)e->lags.count[1] * lags * pairs, &e->lags.values, &row->planes);
+    row->z = z;
+    lags_turn(e, 1, (size_t)y, lags * pairs, &row->planes, &row->line);
+    waves_fill(e, row);
     for (size_t x = 0; x < nx; x++) {
-        lags_turn(lags->count[0], lags->pairs, e->turns[0] + x * (size_t)lags->count[0], row->line, pairs);
-        maps_pixel_fill(pixel, pairs);
+        e->leaf->reals(&waves, e->turns[0].re + x * lags, 2 * pairs, row->pairs.re);
+        maps_pixel_fill(pixel, row->pairs.re, row->pairs.im, 1);
         if (x == 0)
             maps_pixel_begin(pixel);
         const float value = maps_pixel_first(pixel);
@@ -92,14 +124,15 @@ static size_t row_run(const void *of, int thread, int z, int y)
 int maps_espirit(struct maps_work *work)
 {
     struct row *rows = calloc((size_t)work->threads, sizeof *rows);
-    struct espirit e = {.work = work, .rows = rows};
+    struct espirit e = {.work = work, .leaf = rows_best(), .rows = rows};
     const int *n = work->params->n;
     int rc = rows ? maps_calibrate(work, &e.lags) : err_no_memory("coil maps");
-    for (int d = 0; d < 3 && rc == 0; d++) {
-        e.turns[d] = turns_make(n[d], e.lags.count[d]);
-        if (!e.turns[d])
+    for (int d = 0; d < 3 && rc == 0; d++)
+        if (!turns_make(&e.turns[d], n[d], e.lags.count[d]))
             rc = err_no_memory("the maps of %d coils", work->params->coils);
-    }
+    for (int i = 0; i < n[0] * e.lags.count[0] && rc == 0; i++)
+        if (i % e.lags.count[0] > e.lags.count[0] / 2)
+            e.turns[0].re[i] = e.turns[0].im[i];
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &e.lags, work->params->coils);
     if (rc == 0)
@@ -107,8 +140,8 @@ int maps_espirit(struct maps_work *work)
     for (int t = 0; t < work->threads && rows; t++)
         row_free(&rows[t]);
     for (int d = 0; d < 3; d++)
-        free(e.turns[d]);
-    free(e.lags.values);
+        free(e.turns[d].re);
+    free(e.lags.values.re);
     free(rows);
     return rc;
 }

@@ -1,97 +1,155 @@
 /* The centre of k-space of images, and images of a centre: sums over one axis after the other, which are cheaper than
- * FFTs of all of k-space, because the centre is small. */
+ * FFTs of all of k-space, because the centre is small. Between the axes, real and imaginary parts are separate. */
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/rows.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* The sums over one axis: out[outer][to][inner] = sum_j matrix[j][to] in[outer][j][inner]. */
+/* The sums over one axis: out[outer][to][inner] = sum_j matrix in[outer][j][inner]. */
 struct pass {
-    size_t outer, inner;
-    int from, to;
-    const struct c32 *matrix;
+    const struct rows_leaf *leaf;
+    size_t outer, inner, from, to;
+    struct parts matrix; /* [from][to] along x, else [to][from] */
+    int threads;
 };
 
-/* y[i] += a x[i] */
-static inline void scaled_add(size_t count, struct c32 a, const struct c32 *x, struct c32 *y)
+static void split(size_t n, const struct c32 *in, const struct parts *out)
 {
-#pragma omp simd
-    for (size_t i = 0; i < count; i++) {
-        y[i].re += a.re * x[i].re - a.im * x[i].im;
-        y[i].im += a.re * x[i].im + a.im * x[i].re;
+    for (size_t i = 0; i < n; i++) {
+        out->re[i] = in[i].re;
+        out->im[i] = in[i].im;
     }
 }
 
-static void pass_run(int threads, const struct pass *p, const struct c32 *in, struct c32 *out)
+static void join(size_t n, const struct parts *in, struct c32 *out)
 {
-    const size_t from = (size_t)p->from, to = (size_t)p->to;
-#pragma omp parallel for schedule(dynamic, 8) num_threads(threads)
-    for (size_t o = 0; o < p->outer; o++) {
-        const struct c32 *x = in + o * from * p->inner;
-        struct c32 *y = out + o * to * p->inner;
-        memset(y, 0, to * p->inner * sizeof *y);
-        /* The long index innermost: the axis itself along x, whose `inner` is 1. */
-        for (size_t j = 0; j < from && p->inner == 1; j++)
-            scaled_add(to, x[j], p->matrix + j * to, y);
-        for (size_t t = 0; t < to && p->inner > 1; t++)
-            for (size_t j = 0; j < from; j++)
-                scaled_add(p->inner, p->matrix[j * to + t], x + j * p->inner, y + t * p->inner);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct c32){in->re[i], in->im[i]};
+}
+
+/* y or z */
+static void columns_run(const struct pass *p, const struct parts *in, const struct parts *out)
+{
+#pragma omp parallel for schedule(dynamic, 8) num_threads(p->threads)
+    for (size_t o = 0; o < p->outer * p->to; o++) {
+        const size_t first = o / p->to * p->from * p->inner, t = o % p->to * p->from;
+        const struct rows_floats rows = {p->from, p->inner, in->re + first, in->im + first};
+        p->leaf->floats(&rows, p->matrix.re + t, p->matrix.im + t, p->inner, out->re + o * p->inner,
+                        out->im + o * p->inner);
     }
 }
 
-/* exp(-2 pi i r k / n) as [n][m], or exp(+2 pi i r k / n) as [m][n] where `back`; r = -floor(n/2) .., k = -floor(m/2)
- * ...
- */
-static struct c32 *matrix_make(int n, int m, bool back)
-{
-    struct c32 *matrix = malloc((size_t)n * (size_t)m * sizeof *matrix);
-    for (int r = 0; r < n && matrix; r++)
-        for (int k = 0; k < m; k++) {
-            double angle = 2 * M_PI * ((r - n / 2) * (k - m / 2) % n) / n;
-            size_t at = back ? (size_t)k * (size_t)n + (size_t)r : (size_t)r * (size_t)m + (size_t)k;
-            matrix[at] = (struct c32){(float)cos(angle), (float)(back ? sin(angle) : -sin(angle))};
-        }
-    return matrix;
-}
-
-/* Axis by axis, from sizes `from` to sizes `to`: x first if they shrink, x last if they grow, so that the intermediate
- * arrays are small. */
-static int transform(int threads, int coils, const int from[3], const int to[3], bool back, const struct c32 *in,
+/* x, from `images` to `parts`, or back. Fails with ERR_NO_MEMORY. */
+static int lines_run(const struct pass *p, bool back, const struct c32 *images, const struct parts *parts,
                      struct c32 *out)
 {
-    int size[3] = {from[0], from[1], from[2]}, rc = 0;
-    struct c32 *between[2] = {NULL, NULL};
-    for (int i = 0; i < 3 && rc == 0; i++) {
-        int d = back ? 2 - i : i;
-        const int n = back ? to[d] : from[d], m = back ? from[d] : to[d];
-        struct pass pass = {.outer = (size_t)coils, .inner = 1, .from = from[d], .to = to[d]};
-        for (int e = 0; e < 3; e++)
-            *(e < d ? &pass.inner : &pass.outer) *= e == d ? 1 : (size_t)size[e];
-        struct c32 *matrix = matrix_make(n, m, back);
-        if (i < 2)
-            between[i] = malloc(pass.outer * pass.inner * (size_t)to[d] * sizeof **between);
-        if (!matrix || (i < 2 && !between[i]))
-            rc = err_no_memory("the centre of k-space of %d coils", coils);
-        pass.matrix = matrix;
-        if (rc == 0)
-            pass_run(threads, &pass, i == 0 ? in : between[i - 1], i == 2 ? out : between[i]);
-        size[d] = to[d];
-        free(matrix);
+    const struct rows_floats rows = {p->from, p->to, p->matrix.re, p->matrix.im};
+    struct parts lines;
+    if (!parts_create(&lines, (size_t)p->threads * (back ? p->to : p->from)))
+        return err_no_memory("%d lines of images", p->threads);
+#pragma omp parallel for schedule(dynamic, 8) num_threads(p->threads)
+    for (size_t o = 0; o < p->outer; o++) {
+        const size_t mine = (size_t)omp_get_thread_num() * (back ? p->to : p->from);
+        const struct parts line = {lines.re + mine, lines.im + mine};
+        const size_t at = o * (back ? p->from : p->to);
+        if (back) {
+            p->leaf->floats(&rows, parts->re + at, parts->im + at, p->to, line.re, line.im);
+            join(p->to, &line, out + o * p->to);
+        } else {
+            split(p->from, images + o * p->from, &line);
+            p->leaf->floats(&rows, line.re, line.im, p->to, parts->re + at, parts->im + at);
+        }
     }
-    free(between[1]);
-    free(between[0]);
+    free(lines.re);
+    return 0;
+}
+
+/* exp(-2 pi i r k / n), or exp(+2 pi i r k / n) where `back`; r = -floor(n/2) .., k = -floor(m/2) .. */
+static bool matrix_make(struct parts *matrix, int n, int m, bool back, bool line)
+{
+    if (!parts_create(matrix, (size_t)n * (size_t)m))
+        return false;
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < m; k++) {
+            const double angle = 2 * M_PI * ((r - n / 2) * (k - m / 2) % n) / n;
+            const size_t at = back == line ? (size_t)k * (size_t)n + (size_t)r : (size_t)r * (size_t)m + (size_t)k;
+            matrix->re[at] = (float)cos(angle);
+            matrix->im[at] = (float)(back ? sin(angle) : -sin(angle));
+        }
+    return true;
+}
+
+/* The pass along axis d of arrays of `size`, which becomes that of the result. */
+static int pass_make(struct pass *p, int threads, int coils, int d, int n, int m, bool back, size_t size[3])
+{
+    *p = (struct pass){.leaf = rows_best(), .outer = (size_t)coils, .inner = 1, .threads = threads};
+    p->from = (size_t)(back ? m : n);
+    p->to = (size_t)(back ? n : m);
+    for (int e = 0; e < 3; e++)
+        *(e < d ? &p->inner : &p->outer) *= e == d ? 1 : size[e];
+    size[d] = p->to;
+    return matrix_make(&p->matrix, n, m, back, d == 0) ? 0 : err_no_memory("the centre of k-space of %d coils", coils);
+}
+
+/* `parts` = those of axis d of `parts`, whose memory is released. */
+static int columns(int threads, int coils, int d, int n, int m, bool back, size_t size[3], struct parts *parts)
+{
+    struct pass p;
+    struct parts out = {.re = NULL};
+    int rc = pass_make(&p, threads, coils, d, n, m, back, size);
+    if (rc == 0 && !parts_create(&out, p.outer * p.to * p.inner))
+        rc = err_no_memory("the centre of k-space of %d coils", coils);
+    if (rc == 0)
+        columns_run(&p, parts, &out);
+    free(p.matrix.re);
+    free(parts->re);
+    *parts = out;
     return rc;
 }
 
+/* x first: the intermediate arrays are small. */
 int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out)
 {
-    return transform(threads, coils, n, m, false, images, out);
+    size_t size[3] = {(size_t)n[0], (size_t)n[1], (size_t)n[2]};
+    struct pass p;
+    struct parts parts = {.re = NULL};
+    int rc = pass_make(&p, threads, coils, 0, n[0], m[0], false, size);
+    if (rc == 0 && !parts_create(&parts, p.outer * p.to))
+        rc = err_no_memory("the centre of k-space of %d coils", coils);
+    if (rc == 0)
+        rc = lines_run(&p, false, images, &parts, NULL);
+    free(p.matrix.re);
+    for (int d = 1; d < 3 && rc == 0; d++)
+        if (n[d] > 1)
+            rc = columns(threads, coils, d, n[d], m[d], false, size, &parts);
+    if (rc == 0)
+        join((size_t)coils * size[0] * size[1] * size[2], &parts, out);
+    free(parts.re);
+    return rc;
 }
 
+/* x last. */
 int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out)
 {
-    return transform(threads, coils, m, n, true, centre, out);
+    size_t size[3] = {(size_t)m[0], (size_t)m[1], (size_t)m[2]};
+    const size_t all = (size_t)coils * size[0] * size[1] * size[2];
+    struct pass p = {.threads = 0};
+    struct parts parts;
+    int rc = parts_create(&parts, all) ? 0 : err_no_memory("the centre of k-space of %d coils", coils);
+    if (rc == 0)
+        split(all, centre, &parts);
+    for (int d = 2; d > 0 && rc == 0; d--)
+        if (n[d] > 1)
+            rc = columns(threads, coils, d, n[d], m[d], true, size, &parts);
+    if (rc == 0)
+        rc = pass_make(&p, threads, coils, 0, n[0], m[0], true, size);
+    if (rc == 0)
+        rc = lines_run(&p, true, NULL, &parts, out);
+    free(p.matrix.re);
+    free(parts.re);
+    return rc;
 }

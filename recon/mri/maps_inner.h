@@ -5,6 +5,19 @@
 #include "gridding/base/err.h"
 #include "recon/mri/maps.h"
 
+#include <stdlib.h>
+
+/* Complex numbers: real and imaginary parts as two arrays in one memory, released by free(re). */
+struct parts {
+    float *re, *im;
+};
+static inline bool parts_create(struct parts *parts, size_t n)
+{
+    parts->re = malloc(2 * n * sizeof *parts->re);
+    parts->im = parts->re ? parts->re + n : NULL;
+    return parts->re;
+}
+
 struct maps_work {
     const struct maps_params *params;
     int threads;
@@ -42,7 +55,7 @@ int maps_synthesise(int threads, int coils, const int n[3], const int m[3], cons
 struct maps_lags {
     int width[3], count[3]; /* of a kernel; of lags: 2 width - 1 */
     size_t pairs;
-    struct c32 *values; /* [lags z][y][x][pairs]: pairs (c, c') with c' <= c, at c (c + 1) / 2 + c' */
+    struct parts values; /* [lags z][y][x][pairs]: pairs (c, c') with c' <= c, at c (c + 1) / 2 + c' */
 };
 
 /* From work->centre. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
@@ -56,6 +69,7 @@ size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *la
 /* Hermitian matrices of one pixel, and vectors, as separate real and imaginary parts; a column has `stride` numbers;
  * those after `coils` are 0. */
 struct maps_pixel {
+    const struct rows_leaf *leaf;
     int coils, stride;
     float *re, *im;               /* [coils][stride]: column j, row i */
     float *vector_re, *vector_im; /* [stride] */
@@ -71,8 +85,8 @@ float maps_pixel_first(struct maps_pixel *pixel);
 /* The initial vector: the matrix's column with the largest diagonal entry. */
 void maps_pixel_begin(struct maps_pixel *pixel);
 
-/* The whole matrix, from its lower triangle: pairs (i, j) with j <= i, at i (i + 1) / 2 + j. */
-void maps_pixel_fill(struct maps_pixel *pixel, const struct c32 *pairs);
+/* The whole matrix, from its lower triangle: pairs (i, j) with j <= i, at (i (i + 1) / 2 + j) step. */
+void maps_pixel_fill(struct maps_pixel *pixel, const float *re, const float *im, size_t step);
 
 /* Store the vector as the maps of pixel `at`, turned so that its product with `reference` [coils], sum conj(reference)
  * vector, is positive, if its eigenvalue is positive and at least `crop`; else the maps are 0. Returns whether the

@@ -108,7 +108,7 @@ static size_t row_run(const void *of, int thread, int z, int y)
         const int first = x - half < 0 ? 0 : x - half, last = x + half < n[0] ? x + half : n[0] - 1;
         columns_add(p->pairs, (size_t)(last - first + 1), row->products + (size_t)first * p->pairs, row->sum);
         columns_add(p->coils, (size_t)(last - first + 1), row->values + (size_t)first * p->coils, row->mean);
-        maps_pixel_fill(&row->pixel, row->sum);
+        maps_pixel_fill(&row->pixel, &row->sum->re, &row->sum->im, 2);
         if (x == 0)
             maps_pixel_begin(&row->pixel);
         const float value = maps_pixel_first(&row->pixel);

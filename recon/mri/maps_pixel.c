@@ -3,6 +3,7 @@
 #include "recon/mri/maps_inner.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/rows.h"
 
 #include <math.h>
 #include <omp.h>
@@ -22,7 +23,8 @@ int maps_pixel_create(struct maps_pixel *pixel, int coils)
     if (!memory)
         return err_no_memory("the eigenvectors of %d coils", coils);
     memset(memory, 0, (2 * matrix + 4 * stride) * sizeof *memory);
-    *pixel = (struct maps_pixel){.coils = coils, .stride = (int)stride, .re = memory, .im = memory + matrix};
+    *pixel = (struct maps_pixel){
+        .leaf = rows_best(), .coils = coils, .stride = (int)stride, .re = memory, .im = memory + matrix};
     pixel->vector_re = memory + 2 * matrix;
     pixel->vector_im = pixel->vector_re + stride;
     pixel->next_re = pixel->vector_im + stride;
@@ -38,19 +40,8 @@ void maps_pixel_free(struct maps_pixel *pixel)
 /* next = G vector */
 static void multiply(const struct maps_pixel *p)
 {
-    const int stride = p->stride;
-    float *yr = p->next_re, *yi = p->next_im;
-    memset(yr, 0, (size_t)stride * sizeof *yr);
-    memset(yi, 0, (size_t)stride * sizeof *yi);
-    for (int j = 0; j < p->coils; j++) {
-        const float a = p->vector_re[j], b = p->vector_im[j];
-        const float *gr = p->re + (size_t)j * (size_t)stride, *gi = p->im + (size_t)j * (size_t)stride;
-#pragma omp simd
-        for (int i = 0; i < stride; i++) {
-            yr[i] += gr[i] * a - gi[i] * b;
-            yi[i] += gr[i] * b + gi[i] * a;
-        }
-    }
+    const struct rows_floats columns = {(size_t)p->coils, (size_t)p->stride, p->re, p->im};
+    p->leaf->floats(&columns, p->vector_re, p->vector_im, (size_t)p->stride, p->next_re, p->next_im);
 }
 
 /* vector = next / |next| */
@@ -91,7 +82,8 @@ float maps_pixel_first(struct maps_pixel *p)
         float square = 0;
         value = 0;
         multiply(p);
-        for (int i = 0; i < p->coils; i++) {
+#pragma omp simd reduction(+ : square, value)
+        for (int i = 0; i < p->stride; i++) {
             square += p->next_re[i] * p->next_re[i] + p->next_im[i] * p->next_im[i];
             value += p->next_re[i] * p->vector_re[i] + p->next_im[i] * p->vector_im[i];
         }
@@ -108,15 +100,20 @@ float maps_pixel_first(struct maps_pixel *p)
     return value;
 }
 
-void maps_pixel_fill(struct maps_pixel *p, const struct c32 *pairs)
+void maps_pixel_fill(struct maps_pixel *p, const float *re, const float *im, size_t step)
 {
     const size_t stride = (size_t)p->stride;
-    for (size_t i = 0; i < (size_t)p->coils; i++)
-        for (size_t j = 0; j <= i; j++, pairs++) {
-            p->re[j * stride + i] = p->re[i * stride + j] = pairs->re;
-            p->im[j * stride + i] = i == j ? 0 : pairs->im;
-            p->im[i * stride + j] = i == j ? 0 : -pairs->im;
+    for (size_t i = 0; i < (size_t)p->coils; i++) {
+        for (size_t j = 0; j < i; j++, re += step, im += step) {
+            p->re[j * stride + i] = p->re[i * stride + j] = *re;
+            p->im[j * stride + i] = *im;
+            p->im[i * stride + j] = -*im;
         }
+        p->re[i * stride + i] = *re;
+        p->im[i * stride + i] = 0;
+        re += step;
+        im += step;
+    }
 }
 
 bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, float eigenvalue, double crop,

@@ -54,14 +54,17 @@ void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
 {
     struct worker_slot *best = NULL;
     struct announcement next = {.scan = -1};
+    bool idle = false;
     forget_retracted(scheduler);
     for (int i = 0; i < scheduler->count; i++) {
         struct worker_slot *slot = &scheduler->slot[i];
+        idle = idle || (slot->worker.state == WORKER_IDLE && !*slot->worker.prefetched);
         if (slot->worker.state == state && !*slot->worker.prefetched && slot_better(slot, best))
             best = slot;
     }
     pthread_mutex_lock(&scheduler->lock);
-    if (best || state == WORKER_BUSY) {
+    /* What was announced after this turn asked the idle workers, they get in the next one. */
+    if (state == WORKER_IDLE ? best != NULL : !idle) {
         next = scheduler->announced;
         scheduler->announced = (struct announcement){.scan = -1};
     }

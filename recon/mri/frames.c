@@ -239,6 +239,7 @@ int frames_create(struct frames **out, const struct scan *scan, int encoding, bo
         rc = frames_divide(frames, scan, division);
     if (rc == 0)
         rc = frames_fill(frames, scan, divided);
+    frames->placed = frames->count;
 out:
     if (rc == 0)
         *out = frames;

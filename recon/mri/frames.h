@@ -42,6 +42,8 @@ struct frames {
     size_t ignored[FRAMES_REASONS];
     size_t elsewhere; /* readouts with image data of other encoding spaces */
     size_t left_over; /* readouts after the last complete image of a division */
+    size_t groups;    /* images of one time in a division: of each (phase, contrast, set, slice); else 0 */
+    size_t placed;    /* the first images that have their final place; all, unless frames_complete() found less */
 };
 
 /* How readouts are divided into images in the order of acquisition, whatever their counters of repetition and average.
@@ -51,6 +53,23 @@ struct frames_division {
     int readouts;  /* from one image to the next; 0: see `images`; both 0: images by the counters */
     bool by_time;  /* `images` intervals of equal duration by the readouts' time stamps, not of equal count */
     double window; /* >= 1: the readouts of each image, as a multiple of those from one image to the next */
+    /* Of the beginning of a scan divided by `readouts`, with window 1: */
+    bool begun;    /* a (phase, contrast, set, slice) may have more images than another */
+    bool arriving; /* and its last one fewer readouts than the others */
+};
+
+/* A complete image of which the readouts came one after the other. */
+struct frames_run {
+    uint32_t first; /* index into scan->readouts */
+    size_t count;
+};
+
+/* What is known of the images of the beginning of a scan. */
+struct frames_begun {
+    bool ascending; /* repetitions came in order; `newest` is the last of them */
+    int newest;
+    const struct frames_run *run; /* [runs], by their first readout */
+    size_t runs;
 };
 
 static inline bool frames_divided(const struct frames_division *division)
@@ -67,6 +86,11 @@ static inline bool frames_divided(const struct frames_division *division)
 int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages,
                   const struct frames_division *division);
 void frames_free(struct frames *frames);
+
+/* Of the images of the beginning of a scan: keep the complete ones, maybe none, and set frames->placed. Complete are
+ * all of a division; otherwise those of `begun`, and those of repetitions before the newest if each of these has an
+ * image of every phase, contrast, set and slice within encodingLimits. (frames_complete.c) */
+void frames_complete(struct frames *frames, const struct scan *scan, const struct frames_begun *begun);
 
 /* Replace the images of `frames`, each all of a (phase, contrast, set, slice), by those of `division`; the caller
  * counts their readouts. Fails as frames_create(), which calls it. (frames_divide.c) */

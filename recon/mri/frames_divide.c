@@ -122,11 +122,43 @@ static void left_over_drop(struct frames *frames, size_t groups, const struct fr
     frames->used = used;
 }
 
+/* The images of a beginning: all that a group has, whatever the others have. */
+static int beginning_divide(struct frames *frames, const struct frames_division *division)
+{
+    const size_t groups = frames->count, each = (size_t)division->readouts, more = division->arriving ? each - 1 : 0;
+    size_t count = 0, most = 0;
+    for (size_t g = 0; g < groups; g++) {
+        const size_t images = (frames->frame[g].count + more) / each;
+        count += images;
+        most = images > most ? images : most;
+    }
+    if (most > MOST_IMAGES)
+        return err_set(ERR_BAD_PARAMETER, "The series has more than %d images.", MOST_IMAGES);
+    struct frame *image = calloc(count + 1, sizeof *image);
+    if (!image)
+        return err_no_memory("a list of %zu images", count);
+    frames->groups = groups;
+    frames->count = 0;
+    for (size_t i = 0; i < most; i++)
+        for (size_t g = 0; g < groups; g++) {
+            const struct frame *group = &frames->frame[g];
+            const size_t first = i * each, left = first < group->count ? group->count - first : 0;
+            if (left + more >= each)
+                image[frames->count++] = (struct frame){
+                    .first = group->first + first, .count = left < each ? left : each, .repetition = (uint16_t)i};
+        }
+    free(frames->frame);
+    frames->frame = image;
+    return 0;
+}
+
 int frames_divide(struct frames *frames, const struct scan *scan, const struct frames_division *division)
 {
     struct dividing d = {scan, frames, division, SIZE_MAX};
     const size_t groups = frames->count;
     int rc = 0;
+    if (division->begun)
+        return beginning_divide(frames, division);
     for (size_t g = 0; g < groups && rc == 0; g++) {
         size_t images = 0;
         rc = images_count(&d, &frames->frame[g], &images);
@@ -146,6 +178,7 @@ int frames_divide(struct frames *frames, const struct scan *scan, const struct f
         free(frames->frame);
         frames->frame = images;
         frames->count = d.images * groups;
+        frames->groups = groups;
     } else {
         free(images);
     }

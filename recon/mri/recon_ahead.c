@@ -17,20 +17,29 @@ enum {
                       * each time, all that has arrived is looked at */
 };
 
+/* The readouts of image data that have come of one (phase, contrast, set, slice). */
+struct group {
+    uint16_t idx[SCAN_PLACES];
+    uint64_t count;
+};
+
 struct recon_ahead {
     struct recon_begun begun; /* first: recon_begun_of() */
     struct scan_live *live;
-    uint64_t looked;   /* readouts that were looked at */
-    uint64_t boundary; /* readouts up to the newest repetition */
-    uint64_t used;     /* readouts of the newest job on a beginning */
-    uint64_t windows;  /* images of a series in complete windows, of the same */
-    int repetition;    /* the newest; -1: none */
-    int64_t pictures;  /* image readouts so far .. */
-    int64_t newest;    /* .. and those of the newest repetition */
-    bool disorder;     /* repetitions come in no order: nothing is complete before the end */
+    uint64_t looked;         /* readouts that were looked at */
+    uint64_t last;           /* the newest of image data; UINT64_MAX: none */
+    int repetition;          /* the newest; -1: none */
+    bool disorder;           /* repetitions come in no order */
+    struct frames_run run;   /* the image that arrives .. */
+    struct frames_run *runs; /* .. and complete ones, whose readouts came one after the other */
+    size_t runs_count, runs_room;
+    struct group *groups;
+    size_t groups_count, groups_room;
+    size_t turn;      /* the group of the newest readout */
+    bool news;        /* an image may have become complete */
+    size_t images;    /* of the newest job on a beginning */
+    uint64_t windows; /* images of a series in complete windows, of the same */
 };
-
-/* ---- what has become complete ---- */
 
 int recon_ahead_create(void **out, int memory)
 {
@@ -40,6 +49,7 @@ int recon_ahead_create(void **out, int memory)
         return err_no_memory("a scan that arrives");
     }
     ahead->repetition = -1;
+    ahead->last = UINT64_MAX;
     int rc = scan_live_open(&ahead->live, memory);
     if (rc == 0)
         *out = ahead;
@@ -56,6 +66,8 @@ void recon_ahead_free(void *of)
     scan_live_free(ahead->live);
     recon_made_free(ahead->begun.made);
     recon_feed_free(&ahead->begun.feed);
+    free(ahead->runs);
+    free(ahead->groups);
     free(ahead);
 }
 
@@ -76,78 +88,155 @@ static bool is_served(const struct job_request *request)
            (!of_series(request) || value_of(request, RECON_WINDOW_FRAMES) > 0);
 }
 
-/* Follow the repetitions of what has come. */
-static void repetitions_look(struct recon_ahead *ahead, const struct scan *scan, uint64_t readouts)
+/* ---- images that arrive ---- */
+
+static const enum scan_index place_counter[SCAN_PLACES] = {SCAN_PHASE, SCAN_CONTRAST, SCAN_SET, SCAN_SLICE};
+
+static bool same_group(const uint16_t *idx, const uint16_t *of)
 {
-    for (; ahead->looked < readouts; ahead->looked++) {
+    bool same = true;
+    for (int i = 0; i < SCAN_PLACES; i++)
+        same = same && idx[place_counter[i]] == of[i];
+    return same;
+}
+
+/* Count a readout of a group. */
+static int group_count(struct recon_ahead *ahead, const struct scan_readout *r)
+{
+    size_t g = ahead->turn;
+    if (g >= ahead->groups_count || !same_group(r->idx, ahead->groups[g].idx))
+        for (g = 0; g < ahead->groups_count && !same_group(r->idx, ahead->groups[g].idx); g++)
+            ;
+    if (g == ahead->groups_room) {
+        const size_t room = g ? 2 * g : 16;
+        struct group *grown = realloc(ahead->groups, room * sizeof *grown);
+        if (!grown)
+            return err_no_memory("%zu images of a stream", room);
+        ahead->groups = grown;
+        ahead->groups_room = room;
+    }
+    struct group *group = &ahead->groups[g];
+    if (g == ahead->groups_count) {
+        ahead->groups_count++;
+        group->count = 0;
+        for (int i = 0; i < SCAN_PLACES; i++)
+            group->idx[i] = r->idx[place_counter[i]];
+    }
+    group->count++;
+    ahead->turn = g;
+    return 0;
+}
+
+/* Whether the image whose last readout is `last`, of ahead->run, is complete when readout `next` of another begins. */
+static bool run_is_complete(const struct recon_ahead *ahead, const struct scan *scan, const struct scan_readout *last,
+                            const struct scan_readout *next)
+{
+    const uint32_t views = scan->encodings[last->encoding].views;
+    return last->flags >> (SCAN_LAST_IN_SLICE - 1) & 1 || (views > 1 && ahead->run.count >= views) ||
+           (same_group(next->idx, ahead->groups[ahead->turn].idx) &&
+            next->idx[SCAN_REPETITION] > last->idx[SCAN_REPETITION]);
+}
+
+static int run_keep(struct recon_ahead *ahead)
+{
+    if (ahead->runs_count == ahead->runs_room) {
+        const size_t room = ahead->runs_room ? 2 * ahead->runs_room : 64;
+        struct frames_run *grown = realloc(ahead->runs, room * sizeof *grown);
+        if (!grown)
+            return err_no_memory("%zu images of a stream", room);
+        ahead->runs = grown;
+        ahead->runs_room = room;
+    }
+    ahead->runs[ahead->runs_count++] = ahead->run;
+    ahead->news = true;
+    return 0;
+}
+
+/* Follow the images by their counters. ahead->turn is the last readout's group. */
+static int run_follow(struct recon_ahead *ahead, const struct scan *scan, const struct scan_readout *r)
+{
+    const struct scan_readout *last = ahead->last < UINT64_MAX ? &scan->readouts[ahead->last] : NULL;
+    const int repetition = r->idx[SCAN_REPETITION];
+    int rc = 0;
+    ahead->disorder = ahead->disorder || repetition < ahead->repetition;
+    ahead->news = ahead->news || (ahead->repetition >= 0 && repetition > ahead->repetition);
+    ahead->repetition = repetition > ahead->repetition ? repetition : ahead->repetition;
+    if (last && last->idx[SCAN_REPETITION] == repetition && same_group(r->idx, ahead->groups[ahead->turn].idx)) {
+        ahead->run.count++;
+        return 0;
+    }
+    if (last && run_is_complete(ahead, scan, last, r))
+        rc = run_keep(ahead);
+    ahead->run = (struct frames_run){.first = (uint32_t)ahead->looked, .count = 1};
+    return rc;
+}
+
+/* Follow the images of what has come. Fails with ERR_NO_MEMORY. */
+static int images_look(struct recon_ahead *ahead, const struct job_request *request, const struct scan *scan,
+                       uint64_t readouts)
+{
+    const uint64_t each = (uint64_t)value_of(request, RECON_FRAME_READOUTS);
+    int rc = 0;
+    for (; ahead->looked < readouts && rc == 0; ahead->looked++) {
         const struct scan_readout *r = &scan->readouts[ahead->looked];
-        const int repetition = r->idx[SCAN_REPETITION];
         if (frames_ignore(r->flags) >= 0)
             continue;
-        ahead->disorder = ahead->disorder || repetition < ahead->repetition;
-        if (ahead->repetition >= 0 && repetition > ahead->repetition) {
-            ahead->boundary = ahead->looked;
-            ahead->newest = 0;
-        }
-        ahead->pictures++;
-        ahead->newest++;
-        if (repetition > ahead->repetition)
-            ahead->repetition = repetition;
+        rc = run_follow(ahead, scan, r);
+        if (rc == 0)
+            rc = group_count(ahead, r);
+        if (rc == 0 && each > 0 && ahead->groups[ahead->turn].count % each == 0)
+            ahead->news = true;
+        ahead->last = ahead->looked;
     }
+    return rc;
 }
 
-/* Whether each repetition of the first readouts has all its images, by the header. */
-static bool is_whole(const struct recon_ahead *ahead, const struct job_request *request, uint64_t readouts)
+/* ---- what has become complete ---- */
+
+/* The images of complete windows, where a series has these images. */
+static uint64_t windows_count(const struct job_request *request, const struct frames *frames, uint32_t each_time)
 {
-    const struct scan scan = scan_live_part(ahead->live, readouts);
+    const size_t images = frames->count / (frames->groups ? frames->groups : each_time);
+    return images > 0 ? series_complete(images, (size_t)value_of(request, RECON_WINDOW_FRAMES)) : 0;
+}
+
+/* Whether images are complete that the newest job has not made. *images, *windows: with them. */
+static bool has_more(const struct recon_ahead *ahead, const struct job_request *request, const struct scan *scan,
+                     const struct frames_begun *begun, size_t *images, uint64_t *windows)
+{
     struct frames *frames = NULL;
-    if (frames_create(&frames, &scan, (int)value_of(request, RECON_ENCODING),
-                      value_of(request, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE, NULL) != 0)
+    if (recon_frames(&frames, request, scan, begun, false) != 0)
         return false;
-    const uint32_t images = scan.encodings[frames->encoding].images;
-    bool whole = frames->count % images == 0;
-    for (size_t f = 0; f < frames->count && whole; f++)
-        whole = frames->frame[f].repetition == frames->frame[f - f % images].repetition &&
-                (f % images > 0 || f == 0 || frames->frame[f].repetition != frames->frame[f - 1].repetition);
+    *images = frames->count;
+    *windows = of_series(request) ? windows_count(request, frames, scan->encodings[frames->encoding].images) : 0;
+    const bool more =
+        of_series(request) ? *windows > ahead->windows && frames->placed == frames->count : *images > ahead->images;
     frames_free(frames);
-    return whole;
+    return more;
 }
 
-/* The images of complete windows, where a series has the images of the first readouts. */
-static uint64_t windows_count(const struct recon_ahead *ahead, const struct job_request *request)
+/* Images wait for the end if all readouts are divided, or if later ones belong to them, too. */
+static bool is_of_all(const struct job_request *request)
 {
-    const int64_t each = value_of(request, RECON_FRAME_READOUTS);
-    const int64_t images = each > 0 ? ahead->pictures / each : ahead->repetition;
-    return images > 0 ? series_complete((size_t)images, (size_t)value_of(request, RECON_WINDOW_FRAMES)) : 0;
+    return value_of(request, RECON_FRAMES) > 0 || request->values->value[RECON_FRAME_WINDOW].real > 1;
 }
 
-/* How many of the first readouts make images that more readouts will not change. */
-static uint64_t complete_count(const struct recon_ahead *ahead, const struct job_request *request, uint64_t readouts,
-                               bool closed)
+/* Readouts of the image that arrives. */
+static uint64_t arriving_count(const struct recon_ahead *ahead, const struct job_request *request)
 {
-    const int64_t each = value_of(request, RECON_FRAME_READOUTS);
-    if (closed)
-        return readouts;
-    if (value_of(request, RECON_FRAMES) > 0 || request->values->value[RECON_FRAME_WINDOW].real > 1 ||
-        (of_series(request) && windows_count(ahead, request) == ahead->windows))
-        return 0;
-    if (each > 0)
-        return ahead->pictures / each > 0 && readouts >= ahead->used + (uint64_t)each ? readouts : 0;
-    return !ahead->disorder && ahead->boundary > ahead->used && is_whole(ahead, request, ahead->boundary)
-               ? ahead->boundary
-               : 0;
+    const uint64_t each = (uint64_t)value_of(request, RECON_FRAME_READOUTS);
+    return each > 0 && ahead->groups_count > 0 ? ahead->groups[ahead->turn].count % each : ahead->run.count;
 }
 
 /* Grid what has come of the image after those that are made. What fails, fails when it is made. */
 static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, uint64_t readouts)
 {
-    const bool divided = value_of(request, RECON_FRAMES) > 0 || value_of(request, RECON_FRAME_READOUTS) > 0;
-    if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || divided ||
-        ahead->boundary != ahead->used || ahead->disorder || value_of(request, RECON_COILS) != RECON_COILS_RSS)
+    if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || is_of_all(request) ||
+        value_of(request, RECON_COILS) != RECON_COILS_RSS)
         return 0;
     const size_t due = recon_feed_due(request->cache, &ahead->begun.feed);
-    if ((size_t)ahead->newest < due || readouts / FEED_MOST > due)
+    if (arriving_count(ahead, request) < due || readouts / FEED_MOST > due)
         return 0;
     const struct scan scan = scan_live_part(ahead->live, readouts);
     int rc = recon_run_feed(&ahead->begun.feed, dev, request, listener, &scan);
@@ -163,11 +252,27 @@ static bool coils_wait(const struct job_request *request, const struct scan *sca
     return !of_series(request) && recon_compresses(request->values, scan->readouts[readouts - 1].coils);
 }
 
+/* Compute the images that are complete; `begun` NULL: all. */
+static int part_go(struct recon_ahead *ahead, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan, const struct frames_begun *begun)
+{
+    struct recon_made *made = NULL;
+    int rc = recon_run_part(&made, dev, request, listener, scan, begun, ahead->begun.made, &ahead->begun.feed);
+    if (rc != 0)
+        return rc;
+    recon_made_free(ahead->begun.made);
+    ahead->begun.made = made;
+    if (begun)
+        recon_feed_restart(&ahead->begun.feed);
+    return 0;
+}
+
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,
                    bool *more, bool *over)
 {
     struct recon_ahead *ahead = of;
-    uint64_t readouts = 0;
+    uint64_t readouts = 0, windows = 0;
+    size_t images = 0;
     bool closed = false;
     *over = !is_served(request);
     *more = false;
@@ -175,25 +280,25 @@ int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request,
     *more = rc == 0 && readouts > ahead->looked;
     if (rc != 0 || *over || readouts == 0)
         return rc;
-    struct scan scan = scan_live_part(ahead->live, readouts);
-    repetitions_look(ahead, &scan, readouts);
-    *over = coils_wait(request, &scan, readouts);
+    const struct scan scan = scan_live_part(ahead->live, readouts);
+    rc = images_look(ahead, request, &scan, readouts);
+    *over = rc != 0 || coils_wait(request, &scan, readouts);
     if (*over)
-        return 0;
-    const uint64_t complete = complete_count(ahead, request, readouts, closed);
-    if (complete > ahead->used || (closed && !ahead->begun.made)) {
-        struct recon_made *made = NULL;
-        scan = scan_live_part(ahead->live, complete);
-        rc = recon_run_part(&made, dev, request, listener, &scan, !closed, ahead->begun.made, &ahead->begun.feed);
-        if (rc == 0) {
-            recon_made_free(ahead->begun.made);
-            ahead->begun.made = made;
-            ahead->used = complete;
-            if (!closed)
-                recon_feed_restart(&ahead->begun.feed);
-            ahead->windows = windows_count(ahead, request);
-        }
-    } else if (!closed) {
+        return rc;
+    const bool repetitions = of_series(request) || value_of(request, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE;
+    const struct frames_begun begun = {.ascending = !ahead->disorder,
+                                       .newest = ahead->repetition,
+                                       .run = ahead->runs,
+                                       .runs = repetitions ? 0 : ahead->runs_count};
+    if (closed) {
+        rc = part_go(ahead, dev, request, listener, &scan, NULL);
+    } else if (ahead->news && !is_of_all(request) && has_more(ahead, request, &scan, &begun, &images, &windows)) {
+        rc = part_go(ahead, dev, request, listener, &scan, &begun);
+        ahead->images = rc == 0 ? images : ahead->images;
+        ahead->windows = rc == 0 ? windows : ahead->windows;
+        ahead->news = rc != 0;
+    } else {
+        ahead->news = false;
         rc = feed_go(ahead, dev, request, listener, readouts);
     }
     *over = rc == 0 && closed;

@@ -14,9 +14,16 @@ struct made_key {
     double out_fov_mm[3], out_k[3], scale[3], delay[3];
 };
 
+/* An image by its first readout. */
+struct made_image {
+    uint32_t readout;
+    size_t image;
+};
+
 struct recon_made {
     struct made_key key;
     struct frames *frames;
+    struct made_image *first; /* [frames], sorted by readout */
     struct image_series *images;
     struct c32 *mix;
     size_t mix_count;
@@ -34,6 +41,7 @@ void recon_made_free(struct recon_made *made)
     frames_free(made->frames);
     image_series_free(made->images);
     json_decref(made->report);
+    free(made->first);
     free(made->mix);
     free(made->coil_lives);
     free(made->made);
@@ -70,20 +78,45 @@ static size_t mix_count(const struct recon_job *job)
     return job->mix ? (size_t)job->frames->frame[0].coils * (size_t)job->mixed_coils : 0;
 }
 
-static bool frame_is_same(const struct frames *a, const struct frames *b, size_t f)
+static bool frame_is_same(const struct frames *a, size_t f, const struct frames *b, size_t g)
 {
-    const struct frame *x = &a->frame[f], *y = &b->frame[f];
+    const struct frame *x = &a->frame[f], *y = &b->frame[g];
     return x->count == y->count && x->samples == y->samples && x->repetition == y->repetition && x->coils == y->coils &&
            x->averages == y->averages && x->partitions == y->partitions &&
            memcmp(a->readouts + x->first, b->readouts + y->first, x->count * sizeof *a->readouts) == 0;
 }
 
+static int by_first(const void *pa, const void *pb)
+{
+    const struct made_image *a = pa, *b = pb;
+    if (a->readout != b->readout)
+        return a->readout < b->readout ? -1 : 1;
+    return (a->image > b->image) - (a->image < b->image);
+}
+
+/* The image of `before` that may be image `f`, or SIZE_MAX: images of a beginning may lie elsewhere in the whole. */
+static size_t image_before(const struct recon_made *before, const struct recon_job *job, size_t f)
+{
+    const uint32_t readout = job->frames->readouts[job->frames->frame[f].first];
+    size_t low = 0, high = before->frames->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (before->first[middle].readout < readout)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const bool there = low < before->frames->count && before->first[low].readout == readout;
+    return there && before->made[before->first[low].image] ? before->first[low].image : SIZE_MAX;
+}
+
 bool recon_made_before(const struct recon_job *job, size_t f)
 {
     const struct recon_made *before = job->before;
-    if (!before || f >= before->frames->count || !before->made[f])
+    const size_t b = before ? image_before(before, job, f) : SIZE_MAX;
+    if (b == SIZE_MAX)
         return false;
-    const struct frame *x = &job->frames->frame[f], *y = &before->frames->frame[f];
+    const struct frame *x = &job->frames->frame[f], *y = &before->frames->frame[b];
     return x->count == y->count && memcmp(job->frames->readouts + x->first, before->frames->readouts + y->first,
                                           x->count * sizeof *before->frames->readouts) == 0;
 }
@@ -115,10 +148,11 @@ void recon_made_take(struct gridder *g)
         (job->mix && memcmp(job->mix, before->mix, before->mix_count * sizeof *job->mix) != 0))
         return;
     const size_t values = job->images->channels * g->pixels * (job->images->complex_valued ? 2 : 1);
-    for (size_t f = 0; f < job->frames->count && f < before->frames->count; f++) {
-        if (!before->made[f] || !frame_is_same(job->frames, before->frames, f))
+    for (size_t f = 0; f < job->frames->count; f++) {
+        const size_t b = image_before(before, job, f);
+        if (b == SIZE_MAX || !frame_is_same(job->frames, f, before->frames, b))
             continue;
-        memcpy(job->images->data + f * values, before->images->data + f * values, values * sizeof(float));
+        memcpy(job->images->data + f * values, before->images->data + b * values, values * sizeof(float));
         job->made[f] = true;
         g->coils_done += job->frames->frame[f].coils;
         taken++;
@@ -156,9 +190,18 @@ static json_t *report_keep(const struct recon_job *job)
 int recon_made_keep(struct gridder *g)
 {
     struct recon_job *job = g->job;
+    const size_t count = job->frames->count;
     struct recon_made *made = calloc(1, sizeof *made);
-    if (!made)
+    struct made_image *first = malloc(count * sizeof *first);
+    if (!made || !first) {
+        free(made);
+        free(first);
         return err_no_memory("images of a scan that arrives");
+    }
+    for (size_t f = 0; f < count; f++)
+        first[f] = (struct made_image){job->frames->readouts[job->frames->frame[f].first], f};
+    qsort(first, count, sizeof *first, by_first);
+    made->first = first;
     key_fill(&made->key, g);
     made->mix_count = mix_count(job);
     made->coils = g->most_coils;

@@ -178,14 +178,25 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
     return rc;
 }
 
-/* The image that is arriving: the only one, or that of the newest repetition if each has one; NULL: several are. */
+/* The image that is arriving: of the newest readout, if its readouts came one after the other; NULL: several are. */
 static const struct frame *frame_arriving(const struct recon_job *job)
 {
     const struct frames *frames = job->frames;
-    const struct frame *last = &frames->frame[frames->count - 1];
-    const bool alone = frames->count == 1 || (job->scan.encodings[frames->encoding].images == 1 &&
-                                              last->repetition > frames->frame[frames->count - 2].repetition);
-    return alone ? last : NULL;
+    const struct frame *newest = NULL;
+    uint32_t last = 0;
+    for (size_t f = 0; f < frames->count; f++) {
+        const struct frame *frame = &frames->frame[f];
+        const uint32_t end = frames->readouts[frame->first + frame->count - 1];
+        if (!newest || end > last) {
+            newest = frame;
+            last = end;
+        }
+    }
+    size_t count = 0; /* readouts since its first */
+    for (uint64_t i = newest ? frames->readouts[newest->first] : UINT64_MAX; i < job->scan.header->readouts; i++)
+        count += frames_ignore(job->scan.readouts[i].flags) < 0 &&
+                 job->scan.readouts[i].encoding == (uint32_t)frames->encoding;
+    return newest && count == newest->count ? newest : NULL;
 }
 
 int recon_feed_add(struct recon_job *job)

@@ -352,7 +352,7 @@ int series_frames(struct iterative *it, size_t lead)
     for (size_t f = lead; f < job->frames->count && rc == 0; f++)
         if (same_series(job, repetition, lead, f))
             image[images++] = f;
-    while (rc == 0 && window.until < images && series_window(&window, window.until, images, most, job->more)) {
+    while (rc == 0 && window.until < images && series_window(&window, window.until, images, most, job->more != NULL)) {
         rc = window_frames(it, image, &window);
         if (rc == 0)
             gridder_show(it->g);

@@ -57,7 +57,7 @@ struct recon_job {
     const struct recon_feed *fed;    /* what was gridded ahead (recon_parts.h); NULL: nothing */
     struct recon_feed *feed;         /* grid ahead, into this, and make no image; NULL: make the images */
     struct recon_made **keep;        /* the scan is a beginning: receives its images; NULL: it is complete */
-    bool more;                       /* and readouts will follow */
+    const struct frames_begun *more; /* and readouts will follow; NULL: none will */
     uint64_t most_bytes;             /* limit of the results' files */
     json_t *report;
 };
@@ -131,12 +131,18 @@ void recon_input_free(void *input);
 int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
               const struct job_listener *listener, const void *input);
 
-/* Compute the images of the beginning of a scan; `before` (NULL: none): those of a shorter one; `feed`: what was
- * gridded of it. `more`: readouts will follow. *out: the caller's. Fails likewise. */
+/* The images of a scan by the parameters; with `begun`, the complete ones of the beginning of a scan. `arriving`: of
+ * the beginning of a scan, also those that are not complete. Fails as frames_create(). */
+int recon_frames(struct frames **out, const struct job_request *request, const struct scan *scan,
+                 const struct frames_begun *begun, bool arriving);
+
+/* Compute the complete images of the beginning of a scan; `before` (NULL: none): those of a shorter one; `feed`: what
+ * was gridded of it. `more`: readouts will follow; NULL: none will, and all images are complete. *out: the caller's.
+ * Fails likewise. */
 struct recon_made;
 struct recon_feed;
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, bool more,
+                   const struct job_listener *listener, const struct scan *scan, const struct frames_begun *more,
                    const struct recon_made *before, const struct recon_feed *feed);
 /* Grid of the beginning of a scan what can be, and add it to `feed`. Fails likewise. */
 int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,

@@ -236,16 +236,35 @@ static void division_report(struct recon_job *job, const struct frames_division 
                         division->by_time ? "time" : "count", least, most, frames->left_over);
 }
 
+static struct frames_division division_of(const struct param_values *values)
+{
+    return (struct frames_division){
+        .images = (int)values->value[RECON_FRAMES].integer,
+        .readouts = (int)values->value[RECON_FRAME_READOUTS].integer,
+        .by_time = values->value[RECON_FRAME_BY].integer == RECON_FRAME_BY_TIME,
+        .window = values->value[RECON_FRAME_WINDOW].real,
+    };
+}
+
+int recon_frames(struct frames **out, const struct job_request *request, const struct scan *scan,
+                 const struct frames_begun *begun, bool arriving)
+{
+    const struct param_values *values = request->values;
+    const bool series = values->value[RECON_METHOD].integer >= RECON_METHOD_TEMPORAL_TV;
+    const bool separate = values->value[RECON_AVERAGES].integer == RECON_AVERAGES_SEPARATE;
+    struct frames_division division = division_of(values);
+    division.begun = division.readouts > 0 && (arriving || (begun && !series));
+    division.arriving = arriving;
+    int rc = frames_create(out, scan, (int)values->value[RECON_ENCODING].integer, separate, &division);
+    if (rc == 0 && begun)
+        frames_complete(*out, scan, begun);
+    return rc;
+}
+
 static int sort(struct recon_job *job)
 {
-    const struct frames_division division = {
-        .images = (int)recon_choice(job, RECON_FRAMES),
-        .readouts = (int)recon_choice(job, RECON_FRAME_READOUTS),
-        .by_time = recon_choice(job, RECON_FRAME_BY) == RECON_FRAME_BY_TIME,
-        .window = job->request->values->value[RECON_FRAME_WINDOW].real,
-    };
-    int rc = frames_create(&job->frames, &job->scan, (int)recon_choice(job, RECON_ENCODING),
-                           recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE, &division);
+    const struct frames_division division = division_of(job->request->values);
+    int rc = recon_frames(&job->frames, job->request, &job->scan, job->more, job->feed);
     if (rc != 0)
         return rc;
     division_report(job, &division);
@@ -376,7 +395,7 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
 }
 
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
-                   const struct job_listener *listener, const struct scan *scan, bool more,
+                   const struct job_listener *listener, const struct scan *scan, const struct frames_begun *more,
                    const struct recon_made *before, const struct recon_feed *feed)
 {
     struct recon_job job = {.dev = dev,

@@ -53,6 +53,9 @@ struct scan_header {
 /* The trajectory element of an encoding. */
 enum scan_trajectory { SCAN_CARTESIAN, SCAN_EPI, SCAN_RADIAL, SCAN_GOLDENANGLE, SCAN_SPIRAL, SCAN_OTHER };
 
+/* The counters that tell the images of a repetition apart, most significant first. */
+enum scan_place { SCAN_PLACE_PHASE, SCAN_PLACE_CONTRAST, SCAN_PLACE_SET, SCAN_PLACE_SLICE, SCAN_PLACES };
+
 struct scan_encoding {
     uint32_t matrix[3], recon_matrix[3]; /* x, y, z; 1..SCAN_MAX_MATRIX */
     float fov_mm[3], recon_fov_mm[3];    /* > 0 */
@@ -63,11 +66,14 @@ struct scan_encoding {
     /* Images of a repetition by encodingLimits: slices, phases, contrasts and sets, each its maximum + 1; 1 if missing.
      */
     uint32_t images;
+    uint16_t most[SCAN_PLACES]; /* of these counters, in the order of enum scan_place: their maximum; 0 if missing */
+    uint32_t views; /* readouts of an image by encodingLimits: steps 1 and 2, averages and segments, likewise */
     char trajectory_name[26]; /* as in the file, NUL-terminated */
 };
 
 /* ISMRMRD acquisition flags (bit n-1 of `flags`). */
 enum scan_flag {
+    SCAN_LAST_IN_SLICE = 8,
     SCAN_LAST_IN_REPETITION = 14,
     SCAN_NOISE = 19,
     SCAN_PARALLEL_CALIBRATION = 20,

@@ -159,18 +159,30 @@ static long limit_read(const xmlNode *encoding, const char *counter, const char 
     return told ? value : -1;
 }
 
-/* The partition at kz = 0, by default the middle, and the images of a repetition. */
+/* The number of values of all these counters together, at most UINT32_MAX; most[i]: the maximum of each (NULL: not
+ * wanted). */
+static uint32_t values_count(const xmlNode *encoding, const char *const *counters, size_t count, uint16_t *most)
+{
+    uint64_t values = 1;
+    for (size_t i = 0; i < count; i++) {
+        const long last = limit_read(encoding, counters[i], "maximum");
+        values *= last > 0 ? (uint64_t)last + 1 : 1;
+        values = values < UINT32_MAX ? values : UINT32_MAX;
+        if (most)
+            most[i] = (uint16_t)(last > 0 ? last : 0);
+    }
+    return (uint32_t)values;
+}
+
+/* The partition at kz = 0, by default the middle; the images of a repetition; the readouts of an image. */
 static void limits_read(struct scan_encoding *e, const xmlNode *encoding)
 {
-    static const char *const counters[] = {"slice", "phase", "contrast", "set"};
+    static const char *const places[] = {"phase", "contrast", "set", "slice"};
+    static const char *const views[] = {"kspace_encoding_step_1", "kspace_encoding_step_2", "average", "segment"};
     const long centre = limit_read(encoding, "kspace_encoding_step_2", "center");
-    uint64_t images = 1;
     e->partition_centre = (uint16_t)(centre >= 0 ? centre : e->matrix[2] / 2);
-    for (size_t i = 0; i < sizeof counters / sizeof *counters && images <= UINT16_MAX; i++) {
-        const long most = limit_read(encoding, counters[i], "maximum");
-        images *= most > 0 ? (uint64_t)most + 1 : 1;
-    }
-    e->images = images < UINT32_MAX ? (uint32_t)images : UINT32_MAX;
+    e->images = values_count(encoding, places, SCAN_PLACES, e->most);
+    e->views = values_count(encoding, views, sizeof views / sizeof *views, NULL);
 }
 
 static int encodings_read(struct scan_encoding *encodings, uint32_t *count, const xmlNode *root)

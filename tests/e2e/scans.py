@@ -115,6 +115,16 @@ def radial(matrix=(24, 20, 1), spokes=31, samples=48, coils=2, weights=True, see
     return Scan(traj, data, matrix)
 
 
+def slices(count, spokes=31):
+    """So many slices one after the other, of so many spokes each, which the header announces."""
+    scan = radial(spokes=spokes * count)
+    scan.heads["idx"]["slice"] = np.arange(len(scan.heads)) // spokes
+    scan.heads["flags"][spokes - 1::spokes] |= 1 << 7  # last in slice
+    scan.xml = scan.xml.replace("<encodingLimits/>", f"<encodingLimits><slice><maximum>{count - 1}</maximum></slice>"
+                                "</encodingLimits>")
+    return scan
+
+
 def nrmse(image, truth, mask=None, fit=False):
     """Relative l2 error of image against truth; with `fit`, after the best complex scale."""
     a, b = np.asarray(image).ravel().astype(complex), np.asarray(truth).ravel().astype(complex)

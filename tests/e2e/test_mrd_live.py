@@ -41,6 +41,13 @@ def expected(daemon, scan=SERIES):
     return found.reshape(-1, *found.shape[-4:])
 
 
+def of_slices(daemon, scan, query):
+    """The images of the whole scan in the order of the series, as [channels][1][y][x]."""
+    job = daemon.run(scan.bytes(FOLDER.name), query)
+    content = daemon.get(f"/v1/jobs/{job['id']}/results/image?format=mrd").expect(200).body
+    return [body[1] for number, body in mrd.of_bytes(content) if number == mrd.IMAGE]
+
+
 def newest(daemon):
     return daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"][0]
 
@@ -192,6 +199,37 @@ def slices(daemon):
     for head, pixels in found:
         assert np.array_equal(pixels[:, 0],
                               truth[head["repetition"]][:, head["slice"]]), f"other pixels in image {head['index']}"
+
+
+@test("slices one after the other: each image arrives while the next slice is sent, and equals that of the whole scan")
+def slice_by_slice(daemon):
+    scan = scans.slices(FRAMES)
+    truth = of_slices(daemon, scan, QUERY)
+    messages = [mrd.text(mrd.CONFIG_TEXT, QUERY), *scan.messages()]
+    with mrd.Session(daemon) as session:
+        session.send(*messages[:2])
+        for place in range(1, FRAMES):
+            session.send(*messages[2 + (place - 1) * 31 + (place > 1):2 + place * 31 + 1])
+            index, pixels = image_of(session)
+            assert index == place and np.array_equal(pixels, truth[index - 1]), f"image {index}, expected {place}"
+        check(session.send(*messages[2 + (FRAMES - 1) * 31 + 1:]).images(), truth, FRAMES)
+    same(daemon.job(newest(daemon)["id"])["report"]["images_ahead"] >= FRAMES - 1, True, "images that were made ahead")
+
+
+@test("slices one after the other, divided by frame_readouts: the images that arrive early have their places")
+def divided_slices(daemon):
+    query = f"{QUERY}&frame_readouts=10"
+    scan = scans.slices(2)
+    truth = of_slices(daemon, scan, query)
+    messages = [mrd.text(mrd.CONFIG_TEXT, query), *scan.messages()]
+    ends = [(10, 1), (31 + 10, 2), (31 + 20, 3)]  # readouts, and the image that arrives with them
+    with mrd.Session(daemon) as session:
+        session.send(*messages[:2])
+        for before, (end, place) in zip([0, 10, 31 + 10], ends):
+            session.send(*messages[2 + before:2 + end])
+            index, pixels = image_of(session)
+            assert index == place and np.array_equal(pixels, truth[index - 1]), f"image {index}, expected {place}"
+        check(session.send(*messages[2 + 31 + 20:]).images(), truth, 4)
 
 
 @test("a job that is canceled after its first image: that image, complete, and a text")

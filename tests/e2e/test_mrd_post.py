@@ -216,6 +216,29 @@ def beside(daemon):
     same(document["id"], job["id"], "the last part, to one who asks later")
 
 
+@test("slices one after the other, each of some images: a second request gets them in their places, as they are made")
+def slices(daemon):
+    for query, readouts in ((QUERY, (32, 63)), (f"{QUERY}&frame_readouts=10", (10, 41, 72, 82))):
+        scan = scans.slices(3)
+        whole = daemon.run(scan.bytes(FOLDER.name), query)
+        content = daemon.get(f"/v1/jobs/{whole['id']}/results/image?format=mrd").expect(200).body
+        truth = [body[1] for number, body in mrd.of_bytes(content) if number == mrd.IMAGE]
+        messages = list(scan.messages())
+        key = f"slices-{len(readouts)}"
+        with Post(daemon, query, Idempotency_Key=key, Accept=MIXED) as post:
+            post.send(messages[0])
+            parts, early, before = arriving(daemon, key), [], 0
+            for end in readouts:
+                post.send(*messages[1 + before:1 + end])
+                early.append(parts.next())
+                before = end
+            check(early, truth[:len(early)])
+            job = accepted(daemon, post.send(*messages[1 + before:]))
+            images, document = parts.all()
+            check(images, truth, 1 + len(early))
+            same((document["id"], document["state"]), (job["id"], "succeeded"), "the last part")
+
+
 @test("a waiting sender gets the images in its answer, also of an HDF5 file; the last part is the job's result")
 def answered(daemon):
     scan = series()

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
+enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20, SHOWN_MOST = 64 };
 
 /* A scan's header; %s: its encodingLimits. */
 static const char xml[] =
@@ -95,16 +95,46 @@ struct job {
     struct job_show show;
     void *ahead;
     size_t shown, shown_bytes;
+    bool dropped; /* the whole scan does not have all images that were computed */
+    /* the images as they were shown: */
+    struct image_info info[SHOWN_MOST];
+    float *pixels; /* [shown][values] */
 };
+
+static inline size_t values_of(const struct image_series *images)
+{
+    return images->channels * images->size[0] * images->size[1] * (images->complex_valued ? 2 : 1);
+}
 
 static inline void show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
                         const void *of)
 {
     struct job *job = context;
+    const struct image_series *images = of;
+    const size_t values = values_of(images);
     (void)write;
-    (void)of;
-    job->shown = count > job->shown ? count : job->shown; /* each part of the scan reports from 0 */
+    if (count > job->shown) { /* each part of the scan reports from 0 */
+        assert_true(count <= SHOWN_MOST);
+        job->pixels = realloc(job->pixels, count * values * sizeof *job->pixels);
+        memcpy(job->pixels + job->shown * values, images->data + job->shown * values,
+               (count - job->shown) * values * sizeof *job->pixels);
+        memcpy(job->info + job->shown, images->info + job->shown, (count - job->shown) * sizeof *job->info);
+        job->shown = count;
+    }
     job->shown_bytes = bytes;
+}
+
+/* Whether the images that were shown are the first ones of the whole scan, and free them. */
+static inline void shown_check(struct job *job, const struct image_series *final)
+{
+    assert_true(job->shown <= final->count);
+    for (size_t f = 0; f < job->shown; f++) {
+        assert_memory_equal(&job->info[f], &final->info[f], sizeof *job->info);
+        assert_memory_equal(job->pixels + f * values_of(final), final->data + f * values_of(final),
+                            values_of(final) * sizeof *job->pixels);
+    }
+    free(job->pixels);
+    job->pixels = NULL;
 }
 
 static inline void job_begin(struct job *job, const struct stream *s, const char *name, const char *value)

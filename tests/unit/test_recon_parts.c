@@ -19,13 +19,18 @@ static void begin_of(struct job *job, struct stream *s, unsigned readouts)
 }
 
 /* Three repetitions of the same trajectory. */
-static void begin_series(struct job *job, struct stream *s)
+static void begin_series(struct job *job, struct stream *s, bool slices)
 {
-    stream_begin_of(s, "", MANY, LONG, 3);
+    stream_begin_of(s, slices ? "<slice><maximum>2</maximum></slice>" : "", MANY, LONG, 3);
     s->flat.header.streamed = s->builder.header.streamed = 1;
     for (size_t i = MANY; i < 3 * MANY; i++)
         memcpy(s->flat.traj + s->flat.readouts[i].traj, s->flat.traj + s->flat.readouts[i % MANY].traj,
                (size_t)LONG * s->flat.readouts[i].traj_dims * sizeof(float));
+    for (size_t i = 0; i < 3 * MANY && slices; i++) {
+        s->flat.readouts[i].idx[SCAN_SLICE] = s->flat.readouts[i].idx[SCAN_REPETITION];
+        s->flat.readouts[i].idx[SCAN_REPETITION] = 0;
+        s->flat.readouts[i].flags |= (uint64_t)(i % MANY == MANY - 1) << (SCAN_LAST_IN_SLICE - 1);
+    }
     job_begin(job, s, "coils", "rss");
     assert_int_equal(param_values_set(job->request.kind, &job->values, "tolerance", "1e-3"), 0);
     job->request.cache = cache;
@@ -39,6 +44,7 @@ static void begin(struct job *job, struct stream *s)
 static void end(struct job *job, struct stream *s)
 {
     recon_ahead_free(job->ahead);
+    free(job->pixels);
     stream_end(s);
 }
 
@@ -283,18 +289,22 @@ static void a_job_in_between_discards_the_parts(void **state)
     }
 }
 
-/* Repetitions of one trajectory, of which the first is that of an earlier job or of none: each image but the first is
- * gridded while it arrives. */
+/* Images of one trajectory, of which the first is that of an earlier job or of none: repetitions, slices one after the
+ * other, or a series by the number of readouts. Each image but the first is gridded while it arrives. */
 static void images_of_a_series_are_added_one_after_the_other(void **state)
 {
     (void)state;
-    for (int known = 0; known < 2; known++) {
+    for (int row = 0; row < 4; row++) {
         struct stream s;
         struct job job;
         struct job_outcome quick = {0}, plain = {0};
-        if (known)
+        if (row == 1)
             first_stream_of_its_trajectory();
-        begin_series(&job, &s);
+        begin_series(&job, &s, row == 2);
+        for (size_t i = 0; i < 3 * MANY && row == 3; i++)
+            s.flat.readouts[i].idx[SCAN_REPETITION] = 0;
+        if (row == 3)
+            assert_int_equal(param_values_set(job.request.kind, &job.values, "frame_readouts", "260"), 0);
         for (size_t f = 0; f < 3; f++) {
             stream_put(&s, f * MANY + HALF);
             assert_false(job_step(&job));

@@ -314,6 +314,44 @@ static void headers_are_read_strictly(void **state)
     }
 }
 
+static void the_limits_of_images_and_views_are_read(void **state)
+{
+    (void)state;
+#define UP_TO(counter, most) "<" counter "><maximum>" most "</maximum></" counter ">"
+    static const struct {
+        const char *limits;
+        uint32_t images, views;
+        uint16_t most[SCAN_PLACES];
+    } rows[] = {
+        {"", 1, 1, {0}},
+        {UP_TO("slice", "3") UP_TO("contrast", "1"), 8, 1, {[SCAN_PLACE_SLICE] = 3, [SCAN_PLACE_CONTRAST] = 1}},
+        {UP_TO("phase", "9") UP_TO("set", "x") UP_TO("repetition", "7"), 10, 1, {[SCAN_PLACE_PHASE] = 9}},
+        {UP_TO("kspace_encoding_step_1", "29") UP_TO("kspace_encoding_step_2", "1") UP_TO("segment", "2"), 1, 180, {0}},
+        {UP_TO("average", "1") UP_TO("set", "4"), 5, 2, {[SCAN_PLACE_SET] = 4}},
+        {UP_TO("slice", "65535") UP_TO("set", "65535"),
+         UINT32_MAX,
+         1,
+         {[SCAN_PLACE_SLICE] = 65535, [SCAN_PLACE_SET] = 65535}},
+    };
+#undef UP_TO
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static const char space[] = "<matrixSize><x>1</x><y>1</y><z>1</z></matrixSize>"
+                                    "<fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm>";
+        struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
+        char xml[1024];
+        uint32_t count = 0;
+        int bytes = snprintf(xml, sizeof xml,
+                             "<ismrmrdHeader><encoding><encodingLimits>%s</encodingLimits><encodedSpace>%s"
+                             "</encodedSpace><reconSpace>%s</reconSpace><trajectory>radial</trajectory></encoding>"
+                             "</ismrmrdHeader>",
+                             rows[i].limits, space, space);
+        assert_int_equal(scan_xml_parse(encodings, &count, xml, (size_t)bytes), 0);
+        assert_int_equal(encodings[0].images, rows[i].images);
+        assert_int_equal(encodings[0].views, rows[i].views);
+        assert_memory_equal(encodings[0].most, rows[i].most, sizeof rows[i].most);
+    }
+}
+
 static void the_centre_of_partitions_is_read(void **state)
 {
     (void)state;
@@ -361,10 +399,16 @@ static void too_many_encodings_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_files_are_read_back),         cmocka_unit_test(every_wrong_field_is_refused),
-        cmocka_unit_test(an_unterminated_name_is_refused),     cmocka_unit_test(short_or_unsealed_memory_is_refused),
-        cmocka_unit_test(a_scan_of_too_many_bytes_is_refused), cmocka_unit_test(headers_are_read_strictly),
-        cmocka_unit_test(the_centre_of_partitions_is_read),    cmocka_unit_test(too_many_encodings_are_refused),
+        cmocka_unit_test(written_files_are_read_back),
+        cmocka_unit_test(every_wrong_field_is_refused),
+        cmocka_unit_test(an_unterminated_name_is_refused),
+        cmocka_unit_test(short_or_unsealed_memory_is_refused),
+        cmocka_unit_test(a_scan_of_too_many_bytes_is_refused),
+        cmocka_unit_test(headers_are_read_strictly),
+        cmocka_unit_test(the_limits_of_images_and_views_are_read),
+        cmocka_unit_test(too_many_encodings_are_refused),
+        cmocka_unit_test(the_centre_of_partitions_is_read),
+        cmocka_unit_test(too_many_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

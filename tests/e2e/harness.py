@@ -141,6 +141,16 @@ def check_problem(problem, code, status=None):
     return problem
 
 
+def is_stopped(process):
+    """Whether all threads of a process are stopped by a signal, or have ended: kill() returns before they are."""
+    states = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/stat") as file:
+                states.append(file.read().rsplit(")", 1)[1].split()[0])
+    return all(state in "TtZX" for state in states)
+
+
 class Daemon:
     """One mrirecond. Keywords are its options without dashes: Daemon(body_limit="1M") runs with --body-limit 1M, and
     None omits an option. Timeouts by which it would give up a worker or a connection are longer than the defaults:
@@ -284,6 +294,7 @@ class Daemon:
         workers = [self.worker(), *self.children("mrirecon-worker")]
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
+        wait_until(lambda: all(map(is_stopped, workers)), "workers that are stopped")
         try:
             yield
         finally:

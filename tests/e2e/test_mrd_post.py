@@ -58,7 +58,9 @@ class Parts:
 
     def __init__(self, connection):
         self.connection, self.file = connection, connection.makefile("rb")
-        self.status = int(self.file.readline().split()[1])
+        first = self.file.readline()
+        assert first, "the connection was closed without an answer"
+        self.status = int(first.split()[1])
         self.headers = self.head(self.file.readline)
         self.rest = b""
         if self.status == 200:

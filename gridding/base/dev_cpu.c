@@ -1,5 +1,6 @@
 /* dev_cpu.c: the CPU as a device. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/base/cpu_set.h"
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
 
@@ -16,12 +17,9 @@ static int cpu_open(struct dev *dev, int index)
         return err_set(ERR_NO_DEVICE,
                        "This program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s.",
                        dev->note[0] != '\0' ? ": " : "", dev->note);
-    /* The same choice as range_cpu.c's. */
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const char *simd = avx512 ? "AVX-512" : avx2 ? "AVX2" : "SSE2";
-    snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd, dev->threads, dev->threads == 1 ? "" : "s");
+    static const char *const simd[] = {[CPU_SSE2] = "SSE2", [CPU_AVX2] = "AVX2", [CPU_AVX512] = "AVX-512"};
+    snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd[cpu_set_best()], dev->threads,
+             dev->threads == 1 ? "" : "s");
     return 0;
 }
 

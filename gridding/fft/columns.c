@@ -1,5 +1,6 @@
 #include "gridding/fft/columns.h"
 
+#include "gridding/base/cpu_set.h"
 #include "gridding/base/err.h"
 
 #include <math.h>
@@ -15,11 +16,10 @@ struct fft_columns {
 /* Vectors are not longer than a row. */
 static const struct columns_leaf *leaf_best(int columns)
 {
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    if (avx512 && columns % 8 == 0)
+    const enum cpu_set set = cpu_set_best();
+    if (set == CPU_AVX512 && columns % 8 == 0)
         return &columns_leaf_avx512;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &columns_leaf_avx2 : &columns_leaf_sse2;
+    return set >= CPU_AVX2 ? &columns_leaf_avx2 : &columns_leaf_sse2;
 }
 
 /* Radices of a length: the fewest; among those, the largest smallest one. */

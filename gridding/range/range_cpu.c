@@ -7,6 +7,7 @@
  * with very many points (k = 0 of a radial scan) is cut into parts with their own tiles, which are summed first and
  * added in order. Gather needs no order: tiles are only read. */
 #include "gridding/range/points.h"
+#include "gridding/base/cpu_set.h"
 #include "gridding/base/err.h"
 
 #include <omp.h>
@@ -43,10 +44,8 @@ int range_cpu_lanes(int wanted)
 
 static const struct points_leaf *best_leaf(void)
 {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw"))
-        return &points_leaf_avx512;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &points_leaf_avx2 : &points_leaf_sse2;
+    static const struct points_leaf *const leaf[] = {&points_leaf_sse2, &points_leaf_avx2, &points_leaf_avx512};
+    return leaf[cpu_set_best()];
 }
 
 static void bin_place(const struct range_bins *b, size_t bin, int tile[3])

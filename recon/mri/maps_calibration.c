@@ -31,8 +31,8 @@ enum {
  * few percent, but a noisy scan's L has twice as many columns. */
 #define NEGLIGIBLE 0.01
 
-/* [rows][n] complex numbers as separate parts. */
-struct rows {
+/* Complex numbers as separate parts. */
+struct double_parts {
     double *re, *im;
 };
 
@@ -40,21 +40,21 @@ struct calibration {
     const struct maps_work *work;
     const struct rows_leaf *leaf;
     int coils, width[3];
-    size_t offsets, places, n; /* of a kernel; columns of A; its rows */
-    float *a_re, *a_im;        /* A by columns: [places][n] */
-    struct rows l, v, r;       /* [rank][n]: L transposed; V; [rank][rank]: R */
+    size_t offsets, places, n;   /* of a kernel; columns of A; its rows */
+    float *a_re, *a_im;          /* A by columns: [places][n] */
+    struct double_parts l, v, r; /* [rank][n]: L transposed; V; [rank][rank]: R */
     size_t rank, rank_most;
     double cut, *rest; /* e; [n]: the diagonal of M - L L^H */
 };
 
-static bool rows_create(struct rows *m, size_t count)
+static bool double_parts_create(struct double_parts *m, size_t count)
 {
     m->re = calloc(count + 1, sizeof *m->re);
     m->im = calloc(count + 1, sizeof *m->im);
     return m->re && m->im;
 }
 
-static void rows_free(struct rows *m)
+static void double_parts_free(struct double_parts *m)
 {
     free(m->re);
     free(m->im);
@@ -112,7 +112,7 @@ static void matrix_apply(const struct calibration *c, const struct parts *x, dou
 }
 
 /* x[places] = A^H y, y[n] */
-static void matrix_adjoint(const struct calibration *c, const struct rows *y, struct parts *x)
+static void matrix_adjoint(const struct calibration *c, const struct double_parts *y, struct parts *x)
 {
 #pragma omp parallel for schedule(static) num_threads(c->work->threads) if (c->n * c->places > 1 << 20)
     for (size_t q = 0; q < c->places; q++) {
@@ -145,9 +145,9 @@ static size_t diagonal_fill(struct calibration *c)
 /* c->cut from s_0^2, by power iteration from the column of M with the largest diagonal entry. */
 static int cut_find(struct calibration *c)
 {
-    struct rows x = {.re = NULL};
+    struct double_parts x = {.re = NULL};
     struct parts y = {.re = NULL};
-    const bool room = rows_create(&x, c->n) && parts_create(&y, c->places);
+    const bool room = double_parts_create(&x, c->n) && parts_create(&y, c->places);
     double value = 0;
     if (room)
         x.re[diagonal_fill(c)] = 1;
@@ -163,7 +163,7 @@ static int cut_find(struct calibration *c)
         }
     }
     c->cut = c->work->params->threshold * c->work->params->threshold * value;
-    rows_free(&x);
+    double_parts_free(&x);
     free(y.re);
     return room ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
 }
@@ -171,7 +171,7 @@ static int cut_find(struct calibration *c)
 /* ---- M = L L^H, L^H L + e I = R R^H, V = R^-1 L^H ---- */
 
 /* Add the column of L at `pivot`. `place`, `weights`: scratch, for [places] and for [rank_most]. */
-static void column_add(struct calibration *c, size_t pivot, struct parts *place, struct rows *weights)
+static void column_add(struct calibration *c, size_t pivot, struct parts *place, struct double_parts *weights)
 {
     const size_t s = c->rank++, n = c->n, blocks = (n + BLOCK - 1) / BLOCK;
     double *re = c->l.re + s * n, *im = c->l.im + s * n;
@@ -204,8 +204,8 @@ static void column_add(struct calibration *c, size_t pivot, struct parts *place,
 static int cholesky_pivoted(struct calibration *c)
 {
     struct parts place = {.re = NULL};
-    struct rows weights = {.re = NULL};
-    int rc = parts_create(&place, c->places) && rows_create(&weights, c->rank_most)
+    struct double_parts weights = {.re = NULL};
+    int rc = parts_create(&place, c->places) && double_parts_create(&weights, c->rank_most)
                  ? 0
                  : err_no_memory("a calibration matrix of %zu rows", c->n);
     diagonal_fill(c);
@@ -222,7 +222,7 @@ static int cholesky_pivoted(struct calibration *c)
         if (c->rank % 32 == 0)
             rc = maps_tell(c->work, 0.2 * (double)c->rank / (double)c->rank_most);
     }
-    rows_free(&weights);
+    double_parts_free(&weights);
     free(place.re);
     return rc;
 }
@@ -328,17 +328,18 @@ static int calibration_create(struct calibration *c)
     c->a_re = malloc(c->n * c->places * sizeof *c->a_re);
     c->a_im = malloc(c->n * c->places * sizeof *c->a_im);
     c->rest = malloc(c->n * sizeof *c->rest);
-    const bool room = rows_create(&c->l, c->rank_most * c->n) && rows_create(&c->v, c->rank_most * c->n) &&
-                      rows_create(&c->r, c->rank_most * c->rank_most);
+    const bool room = double_parts_create(&c->l, c->rank_most * c->n) &&
+                      double_parts_create(&c->v, c->rank_most * c->n) &&
+                      double_parts_create(&c->r, c->rank_most * c->rank_most);
     return room && c->a_re && c->a_im && c->rest ? 0
                                                  : err_no_memory("a calibration matrix of %zu x %zu", c->n, c->places);
 }
 
 static void calibration_free(struct calibration *c)
 {
-    rows_free(&c->r);
-    rows_free(&c->v);
-    rows_free(&c->l);
+    double_parts_free(&c->r);
+    double_parts_free(&c->v);
+    double_parts_free(&c->l);
     free(c->rest);
     free(c->a_im);
     free(c->a_re);

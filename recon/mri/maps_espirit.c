@@ -12,7 +12,8 @@ struct espirit {
     struct maps_work *work;
     const struct rows_leaf *leaf;
     struct maps_lags lags;
-    struct parts turns[3]; /* exp(2 pi i lag r / N): [n][lags]; re of axis 0: the weights of a line's waves */
+    struct parts turns[3]; /* exp(2 pi i lag r / N): [n][lags] */
+    float *weights;        /* of a row's waves: [nx][lags x] */
     struct row *rows;      /* a thread each */
 };
 
@@ -74,7 +75,7 @@ static void row_free(struct row *row)
  *
  *   sum over |l| <= h of L_l exp(i l t) = L_0 + sum over l = 1 .. h of (L_l + L_-l) cos(l t) + i (L_l - L_-l) sin(l t):
  *
- * weights that are real. In the order of axis 0's turns, where weight h - l is that of the cosine, h + l the sine's. */
+ * weights that are real. Wave h - l is that of the cosine, h + l that of the sine. */
 static void waves_fill(const struct espirit *e, struct row *row)
 {
     const size_t pairs = e->lags.pairs, half = (size_t)e->lags.count[0] / 2;
@@ -94,6 +95,15 @@ static void waves_fill(const struct espirit *e, struct row *row)
     }
 }
 
+static bool weights_make(struct espirit *e)
+{
+    const int lags = e->lags.count[0], all = e->work->params->n[0] * lags;
+    e->weights = malloc((size_t)all * sizeof *e->weights);
+    for (int i = 0; i < all && e->weights; i++)
+        e->weights[i] = i % lags > lags / 2 ? e->turns[0].im[i] : e->turns[0].re[i];
+    return e->weights;
+}
+
 /* Returns the number of pixels of the row that have a map. */
 static size_t row_run(const void *of, int thread, int z, int y)
 {
@@ -111,7 +121,7 @@ static size_t row_run(const void *of, int thread, int z, int y)
     lags_turn(e, 1, (size_t)y, lags * pairs, &row->planes, &row->line);
     waves_fill(e, row);
     for (size_t x = 0; x < nx; x++) {
-        e->leaf->reals(&waves, e->turns[0].re + x * lags, 2 * pairs, row->pairs.re);
+        e->leaf->reals(&waves, e->weights + x * lags, 2 * pairs, row->pairs.re);
         maps_pixel_fill(pixel, row->pairs.re, row->pairs.im, 1);
         if (x == 0)
             maps_pixel_begin(pixel);
@@ -130,9 +140,8 @@ int maps_espirit(struct maps_work *work)
     for (int d = 0; d < 3 && rc == 0; d++)
         if (!turns_make(&e.turns[d], n[d], e.lags.count[d]))
             rc = err_no_memory("the maps of %d coils", work->params->coils);
-    for (int i = 0; i < n[0] * e.lags.count[0] && rc == 0; i++)
-        if (i % e.lags.count[0] > e.lags.count[0] / 2)
-            e.turns[0].re[i] = e.turns[0].im[i];
+    if (rc == 0 && !weights_make(&e))
+        rc = err_no_memory("the maps of %d coils", work->params->coils);
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &e.lags, work->params->coils);
     if (rc == 0)
@@ -141,6 +150,7 @@ int maps_espirit(struct maps_work *work)
         row_free(&rows[t]);
     for (int d = 0; d < 3; d++)
         free(e.turns[d].re);
+    free(e.weights);
     free(e.lags.values.re);
     free(rows);
     return rc;

@@ -9,12 +9,19 @@
 #include <omp.h>
 #include <stdlib.h>
 
+/* A transform of the axes one after the other. */
+struct transform {
+    const struct rows_leaf *leaf;
+    int threads, coils;
+    const int *n, *m; /* of images, and of the centre */
+    bool back;        /* from the centre to images */
+    size_t size[3];   /* of the arrays so far */
+};
+
 /* The sums over one axis: out[outer][to][inner] = sum_j matrix in[outer][j][inner]. */
 struct pass {
-    const struct rows_leaf *leaf;
     size_t outer, inner, from, to;
     struct parts matrix; /* [from][to] along x, else [to][from] */
-    int threads;
 };
 
 static void split(size_t n, const struct c32 *in, const struct parts *out)
@@ -31,41 +38,9 @@ static void join(size_t n, const struct parts *in, struct c32 *out)
         out[i] = (struct c32){in->re[i], in->im[i]};
 }
 
-/* y or z */
-static void columns_run(const struct pass *p, const struct parts *in, const struct parts *out)
+static int no_memory(const struct transform *t)
 {
-#pragma omp parallel for schedule(dynamic, 8) num_threads(p->threads)
-    for (size_t o = 0; o < p->outer * p->to; o++) {
-        const size_t first = o / p->to * p->from * p->inner, t = o % p->to * p->from;
-        const struct rows_floats rows = {p->from, p->inner, in->re + first, in->im + first};
-        p->leaf->floats(&rows, p->matrix.re + t, p->matrix.im + t, p->inner, out->re + o * p->inner,
-                        out->im + o * p->inner);
-    }
-}
-
-/* x, from `images` to `parts`, or back. Fails with ERR_NO_MEMORY. */
-static int lines_run(const struct pass *p, bool back, const struct c32 *images, const struct parts *parts,
-                     struct c32 *out)
-{
-    const struct rows_floats rows = {p->from, p->to, p->matrix.re, p->matrix.im};
-    struct parts lines;
-    if (!parts_create(&lines, (size_t)p->threads * (back ? p->to : p->from)))
-        return err_no_memory("%d lines of images", p->threads);
-#pragma omp parallel for schedule(dynamic, 8) num_threads(p->threads)
-    for (size_t o = 0; o < p->outer; o++) {
-        const size_t mine = (size_t)omp_get_thread_num() * (back ? p->to : p->from);
-        const struct parts line = {lines.re + mine, lines.im + mine};
-        const size_t at = o * (back ? p->from : p->to);
-        if (back) {
-            p->leaf->floats(&rows, parts->re + at, parts->im + at, p->to, line.re, line.im);
-            join(p->to, &line, out + o * p->to);
-        } else {
-            split(p->from, images + o * p->from, &line);
-            p->leaf->floats(&rows, line.re, line.im, p->to, parts->re + at, parts->im + at);
-        }
-    }
-    free(lines.re);
-    return 0;
+    return err_no_memory("the centre of k-space of %d coils", t->coils);
 }
 
 /* exp(-2 pi i r k / n), or exp(+2 pi i r k / n) where `back`; r = -floor(n/2) .., k = -floor(m/2) .. */
@@ -83,28 +58,74 @@ static bool matrix_make(struct parts *matrix, int n, int m, bool back, bool line
     return true;
 }
 
-/* The pass along axis d of arrays of `size`, which becomes that of the result. */
-static int pass_make(struct pass *p, int threads, int coils, int d, int n, int m, bool back, size_t size[3])
+/* The pass along axis d, after which t->size is that of the result. */
+static int pass_begin(struct transform *t, int d, struct pass *p)
 {
-    *p = (struct pass){.leaf = rows_best(), .outer = (size_t)coils, .inner = 1, .threads = threads};
-    p->from = (size_t)(back ? m : n);
-    p->to = (size_t)(back ? n : m);
+    *p = (struct pass){.outer = (size_t)t->coils, .inner = 1};
+    p->from = (size_t)(t->back ? t->m[d] : t->n[d]);
+    p->to = (size_t)(t->back ? t->n[d] : t->m[d]);
     for (int e = 0; e < 3; e++)
-        *(e < d ? &p->inner : &p->outer) *= e == d ? 1 : size[e];
-    size[d] = p->to;
-    return matrix_make(&p->matrix, n, m, back, d == 0) ? 0 : err_no_memory("the centre of k-space of %d coils", coils);
+        *(e < d ? &p->inner : &p->outer) *= e == d ? 1 : t->size[e];
+    t->size[d] = p->to;
+    return matrix_make(&p->matrix, t->n[d], t->m[d], t->back, d == 0) ? 0 : no_memory(t);
 }
 
-/* `parts` = those of axis d of `parts`, whose memory is released. */
-static int columns(int threads, int coils, int d, int n, int m, bool back, size_t size[3], struct parts *parts)
+/* x: `parts` from images, in lines of which each thread has one. */
+static int lines_analyse(struct transform *t, const struct c32 *images, struct parts *parts)
+{
+    struct pass p;
+    struct parts lines = {.re = NULL};
+    int rc = pass_begin(t, 0, &p);
+    if (rc == 0 && !(parts_create(&lines, (size_t)t->threads * p.from) && parts_create(parts, p.outer * p.to)))
+        rc = no_memory(t);
+    const struct rows_floats rows = {p.from, p.to, p.matrix.re, p.matrix.im};
+#pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
+    for (size_t o = 0; o < (rc == 0 ? p.outer : 0); o++) {
+        const size_t mine = (size_t)omp_get_thread_num() * p.from;
+        const struct parts line = {lines.re + mine, lines.im + mine};
+        split(p.from, images + o * p.from, &line);
+        t->leaf->floats(&rows, line.re, line.im, p.to, parts->re + o * p.to, parts->im + o * p.to);
+    }
+    free(lines.re);
+    free(p.matrix.re);
+    return rc;
+}
+
+/* x: images from `parts`, likewise. */
+static int lines_synthesise(struct transform *t, const struct parts *parts, struct c32 *images)
+{
+    struct pass p;
+    struct parts lines = {.re = NULL};
+    int rc = pass_begin(t, 0, &p);
+    if (rc == 0 && !parts_create(&lines, (size_t)t->threads * p.to))
+        rc = no_memory(t);
+    const struct rows_floats rows = {p.from, p.to, p.matrix.re, p.matrix.im};
+#pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
+    for (size_t o = 0; o < (rc == 0 ? p.outer : 0); o++) {
+        const size_t mine = (size_t)omp_get_thread_num() * p.to;
+        const struct parts line = {lines.re + mine, lines.im + mine};
+        t->leaf->floats(&rows, parts->re + o * p.from, parts->im + o * p.from, p.to, line.re, line.im);
+        join(p.to, &line, images + o * p.to);
+    }
+    free(lines.re);
+    free(p.matrix.re);
+    return rc;
+}
+
+/* y or z: `parts` becomes the result; its memory is released. */
+static int columns(struct transform *t, int d, struct parts *parts)
 {
     struct pass p;
     struct parts out = {.re = NULL};
-    int rc = pass_make(&p, threads, coils, d, n, m, back, size);
+    int rc = pass_begin(t, d, &p);
     if (rc == 0 && !parts_create(&out, p.outer * p.to * p.inner))
-        rc = err_no_memory("the centre of k-space of %d coils", coils);
-    if (rc == 0)
-        columns_run(&p, parts, &out);
+        rc = no_memory(t);
+#pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
+    for (size_t o = 0; o < (rc == 0 ? p.outer * p.to : 0); o++) {
+        const size_t first = o / p.to * p.from * p.inner, at = o % p.to * p.from;
+        const struct rows_floats rows = {p.from, p.inner, parts->re + first, parts->im + first};
+        t->leaf->floats(&rows, p.matrix.re + at, p.matrix.im + at, p.inner, out.re + o * p.inner, out.im + o * p.inner);
+    }
     free(p.matrix.re);
     free(parts->re);
     *parts = out;
@@ -114,20 +135,14 @@ static int columns(int threads, int coils, int d, int n, int m, bool back, size_
 /* x first: the intermediate arrays are small. */
 int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out)
 {
-    size_t size[3] = {(size_t)n[0], (size_t)n[1], (size_t)n[2]};
-    struct pass p;
+    struct transform t = {rows_best(), threads, coils, n, m, false, {(size_t)n[0], (size_t)n[1], (size_t)n[2]}};
     struct parts parts = {.re = NULL};
-    int rc = pass_make(&p, threads, coils, 0, n[0], m[0], false, size);
-    if (rc == 0 && !parts_create(&parts, p.outer * p.to))
-        rc = err_no_memory("the centre of k-space of %d coils", coils);
-    if (rc == 0)
-        rc = lines_run(&p, false, images, &parts, NULL);
-    free(p.matrix.re);
+    int rc = lines_analyse(&t, images, &parts);
     for (int d = 1; d < 3 && rc == 0; d++)
         if (n[d] > 1)
-            rc = columns(threads, coils, d, n[d], m[d], false, size, &parts);
+            rc = columns(&t, d, &parts);
     if (rc == 0)
-        join((size_t)coils * size[0] * size[1] * size[2], &parts, out);
+        join((size_t)coils * t.size[0] * t.size[1] * t.size[2], &parts, out);
     free(parts.re);
     return rc;
 }
@@ -135,21 +150,17 @@ int maps_analyse(int threads, int coils, const int n[3], const int m[3], const s
 /* x last. */
 int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out)
 {
-    size_t size[3] = {(size_t)m[0], (size_t)m[1], (size_t)m[2]};
-    const size_t all = (size_t)coils * size[0] * size[1] * size[2];
-    struct pass p = {.threads = 0};
+    struct transform t = {rows_best(), threads, coils, n, m, true, {(size_t)m[0], (size_t)m[1], (size_t)m[2]}};
+    const size_t all = (size_t)coils * t.size[0] * t.size[1] * t.size[2];
     struct parts parts;
-    int rc = parts_create(&parts, all) ? 0 : err_no_memory("the centre of k-space of %d coils", coils);
+    int rc = parts_create(&parts, all) ? 0 : no_memory(&t);
     if (rc == 0)
         split(all, centre, &parts);
     for (int d = 2; d > 0 && rc == 0; d--)
         if (n[d] > 1)
-            rc = columns(threads, coils, d, n[d], m[d], true, size, &parts);
+            rc = columns(&t, d, &parts);
     if (rc == 0)
-        rc = pass_make(&p, threads, coils, 0, n[0], m[0], true, size);
-    if (rc == 0)
-        rc = lines_run(&p, true, NULL, &parts, out);
-    free(p.matrix.re);
+        rc = lines_synthesise(&t, &parts, out);
     free(parts.re);
     return rc;
 }

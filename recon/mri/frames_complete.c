@@ -57,10 +57,9 @@ static size_t complete_keep(struct frames *frames, size_t images, const struct f
 /* The place of an image in its repetition by the header's limits. */
 static size_t place_in(const struct scan_encoding *e, const struct scan_readout *readout)
 {
-    static const enum scan_index counter[SCAN_PLACES] = {SCAN_PHASE, SCAN_CONTRAST, SCAN_SET, SCAN_SLICE};
     size_t place = 0;
     for (int i = 0; i < SCAN_PLACES && e->images > 1; i++)
-        place = place * ((size_t)e->most[i] + 1) + readout->idx[counter[i]];
+        place = place * ((size_t)e->most[i] + 1) + readout->idx[scan_place_index[i]];
     return place;
 }
 

@@ -7,6 +7,7 @@
 #include "gridding/base/host_memory.h"
 #include "recon/scan/scan_live.h"
 
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,12 +34,11 @@ struct recon_ahead {
     struct frames_run run;   /* the image that arrives .. */
     struct frames_run *runs; /* .. and complete ones, whose readouts came one after the other */
     size_t runs_count, runs_room;
-    struct group *groups;
-    size_t groups_count, groups_room;
-    size_t turn;      /* the group of the newest readout */
-    bool news;        /* an image may have become complete */
-    size_t images;    /* of the newest job on a beginning */
-    uint64_t windows; /* images of a series in complete windows, of the same */
+    void *groups;       /* struct group, by tsearch() */
+    struct group *turn; /* of the newest readout; NULL: none */
+    bool news;          /* an image may have become complete */
+    size_t images;      /* of the newest job on a beginning */
+    uint64_t windows;   /* images of a series in complete windows, of the same */
 };
 
 int recon_ahead_create(void **out, int memory)
@@ -67,7 +67,7 @@ void recon_ahead_free(void *of)
     recon_made_free(ahead->begun.made);
     recon_feed_free(&ahead->begun.feed);
     free(ahead->runs);
-    free(ahead->groups);
+    tdestroy(ahead->groups, free);
     free(ahead);
 }
 
@@ -90,40 +90,38 @@ static bool is_served(const struct job_request *request)
 
 /* ---- images that arrive ---- */
 
-static const enum scan_index place_counter[SCAN_PLACES] = {SCAN_PHASE, SCAN_CONTRAST, SCAN_SET, SCAN_SLICE};
-
-static bool same_group(const uint16_t *idx, const uint16_t *of)
+static bool same_place(const struct scan_readout *a, const struct scan_readout *b)
 {
     bool same = true;
     for (int i = 0; i < SCAN_PLACES; i++)
-        same = same && idx[place_counter[i]] == of[i];
+        same = same && a->idx[scan_place_index[i]] == b->idx[scan_place_index[i]];
     return same;
+}
+
+static int group_compare(const void *a, const void *b)
+{
+    return memcmp(((const struct group *)a)->idx, ((const struct group *)b)->idx, sizeof((const struct group *)a)->idx);
 }
 
 /* Count a readout of a group. */
 static int group_count(struct recon_ahead *ahead, const struct scan_readout *r)
 {
-    size_t g = ahead->turn;
-    if (g >= ahead->groups_count || !same_group(r->idx, ahead->groups[g].idx))
-        for (g = 0; g < ahead->groups_count && !same_group(r->idx, ahead->groups[g].idx); g++)
-            ;
-    if (g == ahead->groups_room) {
-        const size_t room = g ? 2 * g : 16;
-        struct group *grown = realloc(ahead->groups, room * sizeof *grown);
-        if (!grown)
-            return err_no_memory("%zu images of a stream", room);
-        ahead->groups = grown;
-        ahead->groups_room = room;
+    struct group wanted = {.count = 0};
+    for (int i = 0; i < SCAN_PLACES; i++)
+        wanted.idx[i] = r->idx[scan_place_index[i]];
+    struct group *const *found = tfind(&wanted, &ahead->groups, group_compare);
+    struct group *group = found ? *found : malloc(sizeof *group);
+    if (!found && group) {
+        *group = wanted;
+        if (!tsearch(group, &ahead->groups, group_compare)) {
+            free(group);
+            group = NULL;
+        }
     }
-    struct group *group = &ahead->groups[g];
-    if (g == ahead->groups_count) {
-        ahead->groups_count++;
-        group->count = 0;
-        for (int i = 0; i < SCAN_PLACES; i++)
-            group->idx[i] = r->idx[place_counter[i]];
-    }
+    if (!group)
+        return err_no_memory("the slices of a stream");
     group->count++;
-    ahead->turn = g;
+    ahead->turn = group;
     return 0;
 }
 
@@ -133,8 +131,7 @@ static bool run_is_complete(const struct recon_ahead *ahead, const struct scan *
 {
     const uint32_t views = scan->encodings[last->encoding].views;
     return last->flags >> (SCAN_LAST_IN_SLICE - 1) & 1 || (views > 1 && ahead->run.count >= views) ||
-           (same_group(next->idx, ahead->groups[ahead->turn].idx) &&
-            next->idx[SCAN_REPETITION] > last->idx[SCAN_REPETITION]);
+           (same_place(next, last) && next->idx[SCAN_REPETITION] > last->idx[SCAN_REPETITION]);
 }
 
 static int run_keep(struct recon_ahead *ahead)
@@ -152,7 +149,7 @@ static int run_keep(struct recon_ahead *ahead)
     return 0;
 }
 
-/* Follow the images by their counters. ahead->turn is the last readout's group. */
+/* Follow the images by their counters. */
 static int run_follow(struct recon_ahead *ahead, const struct scan *scan, const struct scan_readout *r)
 {
     const struct scan_readout *last = ahead->last < UINT64_MAX ? &scan->readouts[ahead->last] : NULL;
@@ -161,7 +158,7 @@ static int run_follow(struct recon_ahead *ahead, const struct scan *scan, const 
     ahead->disorder = ahead->disorder || repetition < ahead->repetition;
     ahead->news = ahead->news || (ahead->repetition >= 0 && repetition > ahead->repetition);
     ahead->repetition = repetition > ahead->repetition ? repetition : ahead->repetition;
-    if (last && last->idx[SCAN_REPETITION] == repetition && same_group(r->idx, ahead->groups[ahead->turn].idx)) {
+    if (last && last->idx[SCAN_REPETITION] == repetition && same_place(r, last)) {
         ahead->run.count++;
         return 0;
     }
@@ -184,7 +181,7 @@ static int images_look(struct recon_ahead *ahead, const struct job_request *requ
         rc = run_follow(ahead, scan, r);
         if (rc == 0)
             rc = group_count(ahead, r);
-        if (rc == 0 && each > 0 && ahead->groups[ahead->turn].count % each == 0)
+        if (rc == 0 && each > 0 && ahead->turn->count % each == 0)
             ahead->news = true;
         ahead->last = ahead->looked;
     }
@@ -225,7 +222,7 @@ static bool is_of_all(const struct job_request *request)
 static uint64_t arriving_count(const struct recon_ahead *ahead, const struct job_request *request)
 {
     const uint64_t each = (uint64_t)value_of(request, RECON_FRAME_READOUTS);
-    return each > 0 && ahead->groups_count > 0 ? ahead->groups[ahead->turn].count % each : ahead->run.count;
+    return each > 0 && ahead->turn ? ahead->turn->count % each : ahead->run.count;
 }
 
 /* Grid what has come of the image after those that are made. What fails, fails when it is made. */

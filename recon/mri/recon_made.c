@@ -14,16 +14,18 @@ struct made_key {
     double out_fov_mm[3], out_k[3], scale[3], delay[3];
 };
 
-/* An image by its first readout. */
+/* What tells an image from all others, in a beginning of the scan and in the whole: windows of a series may begin with
+ * the same readout. */
 struct made_image {
-    uint32_t readout;
+    uint32_t readout; /* its first */
+    uint16_t repetition;
     size_t image;
 };
 
 struct recon_made {
     struct made_key key;
     struct frames *frames;
-    struct made_image *first; /* [frames], sorted by readout */
+    struct made_image *first; /* [frames], sorted */
     struct image_series *images;
     struct c32 *mix;
     size_t mix_count;
@@ -86,28 +88,26 @@ static bool frame_is_same(const struct frames *a, size_t f, const struct frames 
            memcmp(a->readouts + x->first, b->readouts + y->first, x->count * sizeof *a->readouts) == 0;
 }
 
-static int by_first(const void *pa, const void *pb)
+static int image_compare(const void *pa, const void *pb)
 {
     const struct made_image *a = pa, *b = pb;
     if (a->readout != b->readout)
         return a->readout < b->readout ? -1 : 1;
-    return (a->image > b->image) - (a->image < b->image);
+    return (a->repetition > b->repetition) - (a->repetition < b->repetition);
+}
+
+static struct made_image image_of(const struct frames *frames, size_t f)
+{
+    return (struct made_image){frames->readouts[frames->frame[f].first], frames->frame[f].repetition, f};
 }
 
 /* The image of `before` that may be image `f`, or SIZE_MAX: images of a beginning may lie elsewhere in the whole. */
 static size_t image_before(const struct recon_made *before, const struct recon_job *job, size_t f)
 {
-    const uint32_t readout = job->frames->readouts[job->frames->frame[f].first];
-    size_t low = 0, high = before->frames->count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (before->first[middle].readout < readout)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const bool there = low < before->frames->count && before->first[low].readout == readout;
-    return there && before->made[before->first[low].image] ? before->first[low].image : SIZE_MAX;
+    const struct made_image wanted = image_of(job->frames, f);
+    const struct made_image *found =
+        bsearch(&wanted, before->first, before->frames->count, sizeof wanted, image_compare);
+    return found && before->made[found->image] ? found->image : SIZE_MAX;
 }
 
 bool recon_made_before(const struct recon_job *job, size_t f)
@@ -199,8 +199,8 @@ int recon_made_keep(struct gridder *g)
         return err_no_memory("images of a scan that arrives");
     }
     for (size_t f = 0; f < count; f++)
-        first[f] = (struct made_image){job->frames->readouts[job->frames->frame[f].first], f};
-    qsort(first, count, sizeof *first, by_first);
+        first[f] = image_of(job->frames, f);
+    qsort(first, count, sizeof *first, image_compare);
     made->first = first;
     key_fill(&made->key, g);
     made->mix_count = mix_count(job);

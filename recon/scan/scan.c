@@ -11,6 +11,13 @@
 
 enum { ALIGNMENT = 64 };
 
+const enum scan_index scan_place_index[SCAN_PLACES] = {
+    [SCAN_PLACE_PHASE] = SCAN_PHASE,
+    [SCAN_PLACE_CONTRAST] = SCAN_CONTRAST,
+    [SCAN_PLACE_SET] = SCAN_SET,
+    [SCAN_PLACE_SLICE] = SCAN_SLICE,
+};
+
 int scan_invalid(const char *what)
 {
     return err_set(ERR_DECODER_DIED,

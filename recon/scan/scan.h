@@ -101,6 +101,7 @@ enum scan_index {
     SCAN_SEGMENT,
     SCAN_INDEXES
 };
+extern const enum scan_index scan_place_index[SCAN_PLACES]; /* of each enum scan_place */
 
 /* One acquisition. Its samples are as stored: discard_pre and discard_post are still in place. */
 struct scan_readout {

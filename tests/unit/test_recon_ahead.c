@@ -423,6 +423,27 @@ static void a_divided_series_of_interleaved_slices(void **state)
     stream_end(&s);
 }
 
+/* Windows that are wider than the time from one image to the next: the first ones begin with the same readout. */
+static void images_of_overlapping_windows_are_reused(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    stream_begin(&s, "");
+    for (unsigned i = 0; i < 3 * SPOKES; i++)
+        place(&s, i, 0, 0);
+    job_begin(&job, &s, "frame_readouts", "10");
+    assert_int_equal(param_values_set(job.request.kind, &job.values, "frame_window", "3"), 0);
+    stream_put(&s, 3 * SPOKES);
+    assert_false(job_step(&job));
+    assert_int_equal(job.shown, 0);
+    stream_close(&s);
+    assert_true(job_step(&job));
+    assert_int_equal(job.shown, 6);
+    job_check(&job, &s, 6);
+    stream_end(&s);
+}
+
 static void repetitions_out_of_order_wait(void **state)
 {
     (void)state;
@@ -585,6 +606,7 @@ int main(void)
         cmocka_unit_test_setup(a_divided_series_of_slices_is_shown_in_its_places, random_reset),
         cmocka_unit_test_setup(a_divided_series_ends_with_its_shortest_slice, random_reset),
         cmocka_unit_test_setup(a_divided_series_of_interleaved_slices, random_reset),
+        cmocka_unit_test_setup(images_of_overlapping_windows_are_reused, random_reset),
         cmocka_unit_test_setup(repetitions_out_of_order_wait, random_reset),
         cmocka_unit_test_setup(results_are_dropped_if_decisions_change, random_reset),
         cmocka_unit_test_setup(computation_resumes_after_a_stop, random_reset),

@@ -1,9 +1,27 @@
 /* daemon/queue/scheduler.h: prefetching scans before their jobs begin. */
 #include "tests/unit/scheduler_fixture.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <time.h>
+
+/* The scheduler's thread pauses before each lock while `slow`, so that its turn has moments that a test can meet. */
+enum { MOMENTS = 40, PAUSE_NS = 2000000 };
+static atomic_bool slow;
+static _Thread_local bool is_test;
+
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    static int (*next)(pthread_mutex_t *);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    if (slow && !is_test)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    return next(mutex);
+}
 
 /* Wait until the worker has recorded this message so many times. */
 static void noted(struct fixture *f, const char *type, const char *id, int times)
@@ -109,6 +127,37 @@ static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
             spool_abort(&file);
             noted(f, "forget", job.id, 1);
         }
+        job_clear(&job);
+    }
+}
+
+/* Whenever in the scheduler's turn a scan is announced, a worker that is idle gets it. */
+static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    is_test = true;
+    for (int i = 0; i < MOMENTS; i++) {
+        struct spool_file file;
+        struct job job = {.parameters = json_object(), .formats = json_array()};
+        int scan;
+        do
+            moment();
+        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+        assert_int_equal(spool_append(&file, "good", 4), 0);
+        strcpy(job.id, file.id);
+        strcpy(job.kind, "recon");
+        assert_int_equal(spool_reopen(&file, &scan), 0);
+        slow = true;
+        scheduler_wake(f->scheduler);
+        nanosleep(&(struct timespec){.tv_nsec = i * PAUSE_NS / 4}, NULL);
+        scheduler_announce(f->scheduler, &job, scan, false);
+        slow = false;
+        noted(f, "prepare", job.id, 1);
+        scheduler_retract(f->scheduler, job.id);
+        noted(f, "forget", job.id, 1);
+        spool_abort(&file);
         job_clear(&job);
     }
 }
@@ -267,6 +316,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(the_next_scan_is_prefetched_and_stays_queued),
         WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
+        WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
         WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),

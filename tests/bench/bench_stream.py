@@ -10,8 +10,9 @@ A radial scan of random samples (2x readout), or a series of --repetitions of it
 same stream is posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to
 the first byte of the answer, and the whole is that from the first byte sent. Each of the three is a median of
 --repeats, after two that are not counted: from the second on, the trajectory is known. `streamed_first_ms`: the first
-of all, whose trajectory is new; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`:
-before and after. Prints one JSON object. MRIRECON_BIN: the programs.
+of all, whose trajectory is new; `ahead_ms`: what the worker computed for the images before their job began, also a
+median; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and after. Prints
+one JSON object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -79,12 +80,13 @@ def main():
     scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
-    latencies, after, whole, report = [], [], [], {}
+    latencies, ahead, after, whole, report = [], [], [], [], {}
     load = [os.getloadavg()[0]]
     with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
             latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions))
             report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
+            ahead.append(report.get("ahead_seconds", 0))
             last, all_of_it = posted(daemon, wanted.query, body)
             after.append(last)
             whole.append(all_of_it)
@@ -96,7 +98,7 @@ def main():
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
                       "streamed_first_ms": round(1000 * latencies[0], 1),
                       "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
-                      "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
+                      "ahead_ms": median(ahead), "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
                       "device": report["device"],
                       "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole),
                       "load": [round(value, 1) for value in load]}))

@@ -178,8 +178,9 @@ def progress():
             page.wait("(id) => document.querySelector('.job[data-state=running]')?.dataset.job > id", first)
             # The list and the details name the steps; the bar moves without a reload.
             page.see(".row.selected progress")
-            page.wait("() => document.querySelector('.stage.working p').innerText.startsWith('Density, iteration')")
             for number in (1, 2, 3):
+                page.wait("(count) => document.querySelector('.stage.working p').innerText.startsWith(`Density, "
+                          "iteration ${count} `)", number)
                 page.wait("(count) => (window.seen ??= new Set()).add(document.querySelector('.row.selected "
                           "progress')?.value) && seen.size >= count", number)
                 if number < 3:

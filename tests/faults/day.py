@@ -244,6 +244,8 @@ def run_with(book, archive, port, folder, seconds, keep, asked):
         archive.daemon = daemon
         wait_until(lambda: daemon.metrics()["mrirecond_workers_ready"] == asked["workers"], "all workers")
         workers = daemon.children("mrirecon-worker")
+        wait_until(lambda: all(len(daemon.children("mrirecon-codec", worker)) == 2 for worker in workers),
+                   "the decoders that workers start in advance, whose sockets count")
         day = Day(daemon, book, archive, seconds, port, asked)
         day.live()
         wait_until(lambda: not day.page.load(), "the removal of all jobs", keep + 600)

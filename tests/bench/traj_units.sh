@@ -11,6 +11,10 @@ flags=()
 if [ $# -gt 0 ]; then
     git archive "$1" gridding | tar -x -C "$tmp"
     from=$tmp
+    if [ ! -e "$tmp/gridding/traj/traj.h" ]; then # the header's place before trajectories had a folder
+        mkdir -p "$tmp/gridding/traj"
+        echo '#include "gridding/traj.h"' >"$tmp/gridding/traj/traj.h"
+    fi
     cat > "$tmp/before.h" <<'C'
 #include "gridding/traj/traj.h"
 #define TRAJ_UNITS_BEFORE
@@ -24,6 +28,16 @@ static inline int find_before(int dim, const int n[3], const double fov_m[3], co
 C
     flags=(-include "$tmp/before.h")
 fi
+# Sources may be in another folder in an older tree.
+source_of() {
+    local found
+    found=$(find "$from/gridding" -name "$1")
+    [ -n "$found" ] || { echo "traj_units.sh: no $1 below $from/gridding" >&2; exit 1; }
+    echo "$found"
+}
+unit=$(source_of traj_unit.c)
+traj=$(source_of traj.c)
+err=$(source_of err.c)
 "${CC:-gcc}" -std=c17 -D_GNU_SOURCE -O2 -fopenmp -I"$from" ${flags[@]+"${flags[@]}"} tests/unit/test_traj_units.c \
-    "$from"/gridding/traj_unit.c "$from"/gridding/traj.c "$from"/gridding/base/err.c -o "$tmp/table" -lcmocka -lm
+    "$unit" "$traj" "$err" -o "$tmp/table" -lcmocka -lm
 "$tmp/table" | grep '^|'

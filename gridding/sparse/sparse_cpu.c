@@ -78,42 +78,97 @@ static int tv_step(struct dev *dev, size_t pixels, int count, float c, const str
 
 /* ---- wavelets ---- */
 
-enum { PANEL = 32 };
+enum { PANEL = 32, RUN = WAVELET_TAPS };
 
-/* One level of `columns` adjacent columns of length `m`, `stride` elements from row to row. */
-static void level_columns(size_t m, size_t stride, size_t columns, bool inverse, struct c32 *x, struct c32 *panel)
+/* Of four runs of numbers, two weighted sums: forwards a low and a high coefficient from samples 2k to 2k + 3, back the
+ * samples 2k and 2k + 1 from the coefficients k - 1 and k, in the order low, high, low, high. */
+struct taps {
+    float first[RUN], second[RUN];
+};
+
+static struct taps taps_of(bool inverse)
 {
-    const size_t half = m / 2, pitch = columns > 1 ? PANEL : 1;
-    for (size_t i = 0; i < m; i++)
-        memcpy(panel + i * pitch, x + i * stride, columns * sizeof *panel);
+    struct taps f;
+    for (int t = 0; t < RUN; t++) {
+        f.first[t] = wavelet_low(t);
+        f.second[t] = wavelet_high(t);
+    }
     if (inverse)
-        for (size_t i = 0; i < m; i++)
-            memset(x + i * stride, 0, columns * sizeof *x);
-    for (size_t k = 0; k < half; k++)
-        for (int h = 0; h < 2; h++) {
-            const size_t coefficient = k + (h ? half : 0);
-            struct c32 sum[PANEL] = {{0, 0}};
-            for (int t = 0; t < WAVELET_TAPS; t++) {
-                const size_t sample = (2 * k + (size_t)t) % m;
-                const float f = h ? wavelet_high(t) : wavelet_low(t);
-                const struct c32 *from = panel + (inverse ? coefficient : sample) * pitch;
-                struct c32 *to = inverse ? x + sample * stride : sum;
-                for (size_t c = 0; c < columns; c++)
-                    to[c] = (struct c32){to[c].re + f * from[c].re, to[c].im + f * from[c].im};
-            }
-            if (!inverse)
-                memcpy(x + coefficient * stride, sum, columns * sizeof *sum);
-        }
+        f = (struct taps){{f.first[2], f.second[2], f.first[0], f.second[0]},
+                          {f.first[3], f.second[3], f.first[1], f.second[1]}};
+    return f;
 }
 
-/* One level along axis d of the block of size m[] in an array of n[]: column panels of the block's rows. Along x, the
- * rows are taken through the panel one at a time. */
+/* `n` complex numbers of each run; the sums overlap no run. */
+static void taps_sum(size_t n, const struct taps *f, const struct c32 *const run[RUN], struct c32 *first,
+                     struct c32 *second)
+{
+    const float *a = &run[0]->re, *b = &run[1]->re, *c = &run[2]->re, *d = &run[3]->re;
+    float *restrict p = &first->re, *restrict q = &second->re;
+    const struct taps w = *f;
+    for (size_t i = 0; i < 2 * n; i++) {
+        p[i] = w.first[0] * a[i] + w.first[1] * b[i] + w.first[2] * c[i] + w.first[3] * d[i];
+        q[i] = w.second[0] * a[i] + w.second[1] * b[i] + w.second[2] * c[i] + w.second[3] * d[i];
+    }
+}
+
+/* One level of `columns` adjacent columns of length `m`, `stride` elements from row to row: a run is a row. */
+static void level_columns(size_t m, size_t stride, size_t columns, bool inverse, struct c32 *x, struct c32 *panel)
+{
+    const size_t half = m / 2;
+    const struct taps f = taps_of(inverse);
+    for (size_t i = 0; i < m; i++)
+        memcpy(panel + i * PANEL, x + i * stride, columns * sizeof *panel);
+    for (size_t k = 0; k < half; k++) {
+        const size_t before = k > 0 ? k - 1 : half - 1, after = k + 1 < half ? 2 * k + 2 : 0;
+        const size_t back[RUN] = {before, before + half, k, k + half},
+                     forth[RUN] = {2 * k, 2 * k + 1, after, after + 1};
+        const size_t *at = inverse ? back : forth;
+        const struct c32 *const run[RUN] = {panel + at[0] * PANEL, panel + at[1] * PANEL, panel + at[2] * PANEL,
+                                            panel + at[3] * PANEL};
+        const size_t first = inverse ? 2 * k : k, second = inverse ? 2 * k + 1 : k + half;
+        taps_sum(columns, &f, run, x + first * stride, x + second * stride);
+    }
+}
+
+/* One level of a row of length `m`: the runs are the row's even and odd samples, or its low and high coefficients, each
+ * with its neighbour beyond the end, and the same one further. `panel`: for 2 m + 2 elements. */
+static void level_row(size_t m, bool inverse, struct c32 *x, struct c32 *panel)
+{
+    const size_t half = m / 2;
+    const struct taps f = taps_of(inverse);
+    struct c32 *a = panel, *b = a + half + 1;
+    const struct c32 *const run[RUN] = {a, b, a + 1, b + 1};
+    if (inverse) {
+        struct c32 *even = b + half + 1, *odd = even + half;
+        memcpy(a + 1, x, half * sizeof *a);
+        memcpy(b + 1, x + half, half * sizeof *b);
+        a[0] = a[half];
+        b[0] = b[half];
+        taps_sum(half, &f, run, even, odd);
+        for (size_t k = 0; k < half; k++) {
+            x[2 * k] = even[k];
+            x[2 * k + 1] = odd[k];
+        }
+    } else {
+        for (size_t k = 0; k < half; k++) {
+            a[k] = x[2 * k];
+            b[k] = x[2 * k + 1];
+        }
+        a[half] = a[0];
+        b[half] = b[0];
+        taps_sum(half, &f, run, x, x + half);
+    }
+}
+
+/* One level along axis d of the block of size m[] in an array of n[]: rows, or panels of columns of the block's rows.
+ */
 static int level_axis(struct dev *dev, const int *n, const int *m, int d, bool inverse, struct c32 *x)
 {
     size_t stride[SPARSE_AXES], lines = 1;
     for (int e = 0; e < SPARSE_AXES; e++) {
         stride[e] = product(n, 0, e);
-        lines *= e == d || (e == 0 && d > 0) ? 1 : (size_t)m[e];
+        lines *= e == d || e == 0 ? 1 : (size_t)m[e];
     }
     const size_t wide = d > 0 ? (size_t)m[0] : 1, panels = (wide + PANEL - 1) / PANEL;
     int failed = 0;
@@ -124,12 +179,14 @@ static int level_axis(struct dev *dev, const int *n, const int *m, int d, bool i
 #pragma omp for schedule(static)
         for (size_t part = 0; part < lines * panels; part++) {
             size_t line = part / panels, first = part % panels * PANEL, offset = first;
-            for (int e = d > 0 ? 1 : 0; e < SPARSE_AXES; e++)
+            for (int e = 1; e < SPARSE_AXES; e++)
                 if (e != d) {
                     offset += line % (size_t)m[e] * stride[e];
                     line /= (size_t)m[e];
                 }
-            if (panel)
+            if (panel && d == 0)
+                level_row((size_t)m[0], inverse, x + offset, panel);
+            else if (panel)
                 level_columns((size_t)m[d], stride[d], wide - first < PANEL ? wide - first : PANEL, inverse, x + offset,
                               panel);
         }

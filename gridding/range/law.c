@@ -4,13 +4,14 @@
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "gridding/range/points.h"
+#include "gridding/range/polynomial.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NODES = RANGE_DEGREE_MOST + 1, PROBES = 64 };
 _Static_assert((int)KERNEL_DEGREE_MOST == (int)RANGE_DEGREE_MOST, "one fit serves both");
+_Static_assert((int)POLYNOMIAL_DEGREE_MOST == (int)RANGE_DEGREE_MOST, "and has this degree");
 
 /* The function to approximate on s in [-1, 1]: value(of, t) at t = 1 - (2 u / width)^2 for the cell's u, or (cell < 0)
  * at t = (s + 1) / 2. */
@@ -20,35 +21,12 @@ struct piece {
     int width, cell;
 };
 
-static double piece_value(const struct piece *p, double s)
+static double piece_value(const void *of, double s)
 {
+    const struct piece *p = of;
     double f = (s + 1) / 2, u = p->cell < 0 ? 0 : 2 * (f + p->cell - p->width / 2.0) / p->width;
     double inside = p->cell < 0 ? f : 1 - u * u;
     return p->value(p->of, inside > 0 ? inside : 0);
-}
-
-/* Interpolate at the Chebyshev nodes of `degree` and convert to powers of s. */
-static void fit(const struct piece *p, int degree, double power[NODES])
-{
-    int n = degree + 1;
-    double at_node[NODES] = {0}, before[NODES] = {1}, now[NODES] = {0, 1};
-    for (int i = 0; i < n; i++)
-        at_node[i] = piece_value(p, cos(KERNEL_PI * (i + 0.5) / n));
-    memset(power, 0, NODES * sizeof *power);
-    for (int j = 0; j < n; j++) {
-        double coefficient = 0, next[NODES] = {0};
-        for (int i = 0; i < n; i++)
-            coefficient += at_node[i] * cos(j * KERNEL_PI * (i + 0.5) / n) * (j == 0 ? 1.0 : 2.0) / n;
-        const double *chebyshev = j == 0 ? before : now;
-        for (int i = 0; i < n; i++)
-            power[i] += coefficient * chebyshev[i];
-        if (j == 0)
-            continue;
-        for (int i = 0; i < n; i++)
-            next[i] = (i > 0 ? 2 * now[i - 1] : 0) - before[i];
-        memcpy(before, now, sizeof now);
-        memcpy(now, next, sizeof next);
-    }
 }
 
 static double probe(int i)
@@ -59,12 +37,8 @@ static double probe(int i)
 static double deviation(int degree, const double power[NODES], const double exact[PROBES + 1])
 {
     double worst = 0;
-    for (int i = 0; i <= PROBES; i++) {
-        double s = probe(i), value = power[degree];
-        for (int j = degree - 1; j >= 0; j--)
-            value = value * s + power[j];
-        worst = fmax(worst, fabs(value - exact[i]));
-    }
+    for (int i = 0; i <= PROBES; i++)
+        worst = fmax(worst, fabs(polynomial_at(degree, power, probe(i)) - exact[i]));
     return worst;
 }
 
@@ -80,7 +54,7 @@ static int fit_pieces(int pieces, const struct piece *piece, int degree, double 
     for (;; degree++) {
         *worst = 0;
         for (int j = 0; j < pieces; j++) {
-            fit(&piece[j], degree, power[j]);
+            polynomial_fit(piece_value, &piece[j], -1, 1, degree, power[j]);
             *worst = fmax(*worst, deviation(degree, power[j], exact[j]));
         }
         if (*worst <= error || degree == RANGE_DEGREE_MOST)
@@ -171,18 +145,6 @@ static double kaiser_bessel_value(const void *of, double t)
     return kernel_bessel_i0(k->beta * sqrt(t)) / k->peak;
 }
 
-/* Convert powers of s = 2 t - 1 to powers of t. */
-static void shift_to_unit(int degree, double power[NODES])
-{
-    double shifted[NODES] = {0};
-    for (int j = degree; j >= 0; j--) {
-        for (int i = degree; i >= 0; i--)
-            shifted[i] = (i > 0 ? 2 * shifted[i - 1] : 0) - shifted[i];
-        shifted[0] += power[j];
-    }
-    memcpy(power, shifted, sizeof shifted);
-}
-
 int range_kernel_create(struct range_kernel **out, int width, double beta, bool radial, double error)
 {
     struct range_kernel *kernel = calloc(1, sizeof *kernel);
@@ -199,7 +161,7 @@ int range_kernel_create(struct range_kernel **out, int width, double beta, bool 
     kernel->degree = fit_pieces(pieces, piece, 2, error, power, &worst);
     for (int j = 0; j < pieces; j++) {
         if (radial)
-            shift_to_unit(kernel->degree, power[j]);
+            polynomial_fit(kaiser_bessel_value, &function, 0, 1, kernel->degree, power[j]);
         for (int i = 0; i <= kernel->degree; i++)
             kernel->c[i][j] = (float)power[j][i];
     }

@@ -3,6 +3,7 @@
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "gridding/range/points.h"
+#include "gridding/range/polynomial.h"
 #include "tests/random.h"
 #include "tests/unit/allocate.h"
 
@@ -18,6 +19,39 @@
 struct box {
     int dim, grid[3], width, tile[3];
 };
+
+/* ---- polynomials ---- */
+
+struct powers {
+    int degree;
+    double c[POLYNOMIAL_DEGREE_MOST + 1];
+};
+
+static double value_of_powers(const void *of, double x)
+{
+    const struct powers *p = of;
+    return polynomial_at(p->degree, p->c, x);
+}
+
+/* Fitted, a polynomial is itself. Its values are rounded to double precision, and a fit multiplies that by up to the
+ * sum of the coefficients of the Chebyshev polynomial of its degree: below (1 + sqrt 2)^n on [-1, 1], (3 + sqrt 8)^n on
+ * [0, 1]. The values are at most n + 1. */
+static void polynomials_fit_themselves(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    for (int n = 0; n <= POLYNOMIAL_DEGREE_MOST; n++)
+        for (int from = -1; from <= 0; from++) {
+            struct powers p = {.degree = n};
+            double c[POLYNOMIAL_DEGREE_MOST + 1];
+            for (int i = 0; i <= n; i++)
+                p.c[i] = 2 * uniform_next(&seed) - 1;
+            polynomial_fit(value_of_powers, &p, from, 1, n, c);
+            const double bound = (n + 1) * 1e-15 * pow(from ? 1 + sqrt(2) : 3 + sqrt(8), n);
+            for (int i = 0; i <= n; i++)
+                assert_true(fabs(c[i] - p.c[i]) <= bound);
+        }
+}
 
 /* ---- one run of points against one tile ---- */
 
@@ -412,6 +446,7 @@ static void lanes_offered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(polynomials_fit_themselves),
         cmocka_unit_test(leaf_sse2),
         cmocka_unit_test(leaf_avx2),
         cmocka_unit_test(leaf_avx512),

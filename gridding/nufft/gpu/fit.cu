@@ -1,10 +1,13 @@
 /* The Kaiser-Bessel kernel as polynomials. */
-#include "gridding/range/kernel.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
+#include "gridding/range/kernel.h"
+#include "gridding/range/polynomial.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+static_assert((int)KAISER_DEGREE_MOST <= (int)POLYNOMIAL_DEGREE_MOST, "");
 
 /* The function to fit, of t in [0, 1]. */
 struct target {
@@ -22,39 +25,20 @@ struct target {
     }
 };
 
-/* Interpolate at Chebyshev nodes; returns the largest error between the nodes. */
+static double target_at(const void *of, double t)
+{
+    return ((const struct target *)of)->at(t);
+}
+
+/* Returns the largest error of the rounded coefficients. */
 static double fit_degree(const struct target &f, int degree, float *c)
 {
-    const int n = degree + 1;
-    long double a[KAISER_DEGREE_MOST + 1][KAISER_DEGREE_MOST + 2];
-    for (int i = 0; i < n; i++) {
-        long double t = 0.5L - 0.5L * cosl(3.14159265358979323846L * (i + 0.5L) / n), power = 1;
-        for (int k = 0; k < n; k++, power *= t)
-            a[i][k] = power;
-        a[i][n] = f.at((double)t);
-    }
-    for (int p = 0; p < n; p++) { /* Gauss-Jordan with partial pivoting */
-        int best = p;
-        for (int r = p + 1; r < n; r++)
-            if (fabsl(a[r][p]) > fabsl(a[best][p]))
-                best = r;
-        for (int k = 0; k <= n; k++)
-            std::swap(a[p][k], a[best][k]);
-        for (int r = 0; r < n; r++) {
-            long double m = r == p ? 0 : a[r][p] / a[p][p];
-            for (int k = p; m != 0 && k <= n; k++)
-                a[r][k] -= m * a[p][k];
-        }
-    }
-    for (int k = 0; k < n; k++)
-        c[k] = (float)(a[k][n] / a[k][k]);
-    double worst = 0;
-    for (int i = 1; i <= 400; i++) {
-        double t = i / 400.0, p = c[degree];
-        for (int k = degree - 1; k >= 0; k--)
-            p = p * t + c[k];
-        worst = fmax(worst, fabs(p - f.at(t)));
-    }
+    double power[KAISER_DEGREE_MOST + 1], worst = 0;
+    polynomial_fit(target_at, &f, 0, 1, degree, power);
+    for (int k = 0; k <= degree; k++)
+        power[k] = c[k] = (float)power[k];
+    for (int i = 1; i <= 400; i++)
+        worst = fmax(worst, fabs(polynomial_at(degree, power, i / 400.0) - f.at(i / 400.0)));
     return worst;
 }
 

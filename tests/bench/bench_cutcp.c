@@ -1,8 +1,9 @@
 /* Potentials with a cutoff of 12 angstroms on a lattice of 0.5: the direct sum beside the split (recon/cutcp): 570,000
  * charges at random between -1 and 1 on 368^3 points, the density of water. One line of JSON each: seconds of processor
- * time of all threads, wall-clock seconds, the expected error and the one measured against double precision
- * (cutcp_measure()). On a GPU, milliseconds of wall-clock time: of whole sums, and of their stages when the device is
- * waited for after each, medians of 11.
+ * time of all threads, wall-clock seconds (in all and of each part, the device waited for after it; copying the grid to
+ * the host is no part), the expected error and the one measured against double precision (cutcp_measure()), which a job
+ * does only after a split. On a GPU, milliseconds of wall-clock time: of whole sums, and of their stages when the
+ * device is waited for after each, medians of 11.
  *
  *   bench_cutcp [threads [share [RUNS]]]   share: of the box's volume (default 1)
  *   bench_cutcp gpu [share [RUNS [TOLERANCE]]]   TOLERANCE: only this one */
@@ -72,21 +73,18 @@ static struct box box_create(bool gpu, int threads, double share)
     return b;
 }
 
-static void *host_of(const struct box *b, size_t bytes)
-{
-    return dev_is_gpu(b->dev) ? take(bytes) : b->grid;
-}
-
-/* Measure the device's grid. */
-static double error_of(const struct box *b)
+/* The error of the device's grid, and the time that measuring it takes on the host. */
+static double error_of(const struct box *b, struct timer *taken)
 {
     double error;
-    float *grid = host_of(b, b->nodes * sizeof *grid);
-    if (grid != b->grid)
-        must(dev_download(b->dev, grid, b->grid, b->nodes * sizeof *grid), "dev_download");
-    must(cutcp_measure(&b->sum, 1, 0, b->at, b->charge, grid, dev_threads(b->dev), NULL, &error), "cutcp_measure");
-    if (grid != b->grid)
-        free(grid);
+    float *copy = dev_is_gpu(b->dev) ? take(b->nodes * sizeof *copy) : NULL;
+    if (copy)
+        must(dev_download(b->dev, copy, b->grid, b->nodes * sizeof *copy), "dev_download");
+    const struct timer start = timer_now();
+    must(cutcp_measure(&b->sum, 1, 0, b->at, b->charge, copy ? copy : b->grid, dev_threads(b->dev), NULL, &error),
+         "cutcp_measure");
+    *taken = timer_since(start);
+    free(copy);
     return error;
 }
 
@@ -94,21 +92,25 @@ static void direct_run(struct box *b, enum cutcp_form form)
 {
     struct range_law law;
     struct range_points *points;
+    struct timer measure;
     b->sum.form = form;
     b->sum.tolerance = 1e-3;
+    const struct timer start = timer_now();
     must(cutcp_law_make(&law, form, b->sum.cutoff), "cutcp_law_make");
+    const struct timer made = timer_since(start), points_start = timer_now();
     const struct range_points_params params = {
         .box = b->sum.lattice, .reach = law.params.reach, .inputs = b->sum.count, .at_double = b->at};
-    const struct timer start = timer_now();
-    must(dev_zero(b->dev, b->grid, b->nodes * sizeof *b->grid), "dev_zero");
     must(range_points_create(&points, b->dev, &params, NULL), "range_points_create");
-    const struct timer sorted = timer_since(start);
+    must(dev_finish(b->dev), "dev_finish");
+    const struct timer sorted = timer_since(points_start), sum_start = timer_now();
+    must(dev_zero(b->dev, b->grid, b->nodes * sizeof *b->grid), "dev_zero");
     must(range_scatter(points, &law, 1, b->values, b->grid, NULL), "range_scatter");
-    const struct timer t = timer_since(start);
+    must(dev_finish(b->dev), "dev_finish");
+    const struct timer sum = timer_since(sum_start), all = timer_since(start);
     range_points_free(points);
-    printf("{\"form\": %d, \"direct\": true, \"processor_s\": %.3f, \"wall_s\": %.4f, \"points_s\": %.4f, "
-           "\"measured\": %.2g}\n",
-           (int)form, t.processor, t.wall, sorted.wall, error_of(b));
+    printf("{\"form\": %d, \"direct\": true, \"processor_s\": %.3f, \"wall_s\": %.4f, \"law_s\": %.4f, "
+           "\"points_s\": %.4f, \"sum_s\": %.4f, \"measured\": %.2g}\n",
+           (int)form, all.processor, all.wall, made.wall, sorted.wall, sum.wall, error_of(b, &measure));
 }
 
 /* When each stage was reported. */
@@ -175,23 +177,26 @@ static void split_run(struct box *b, enum cutcp_form form, double tolerance)
     struct split *parts;
     b->sum.form = form;
     b->sum.tolerance = tolerance;
+    const struct timer start = timer_now();
     const char *why = cutcp_split_choose(&split, &b->sum, dev_is_gpu(b->dev));
     if (why) {
         printf("{\"form\": %d, \"tolerance\": %g, \"direct\": \"%s\"}\n", (int)form, tolerance, why);
         return;
     }
-    const struct timer start = timer_now();
+    const struct timer choice = timer_since(start), tables_start = timer_now();
     must(cutcp_parts_create(&parts, b->dev, &split, &b->sum, 0), "cutcp_parts_create");
-    const struct timer tables = timer_since(start), sum_start = timer_now();
+    must(dev_finish(b->dev), "dev_finish");
+    const struct timer tables = timer_since(tables_start), sum_start = timer_now();
     must(split_sum(parts, b->at, b->values, b->grid, NULL), "split_sum");
-    const struct timer sum = timer_since(sum_start), measure_start = timer_now();
-    const double error = error_of(b);
-    const struct timer measure = timer_since(measure_start), all = timer_since(start);
-    printf("{\"form\": %d, \"tolerance\": %g, \"processor_s\": %.3f, \"wall_s\": %.3f, \"tables_s\": %.3f, "
-           "\"sum_s\": %.3f, \"measure_s\": %.3f, \"mesh\": %d, \"extended\": %d, \"radius\": %.3g, "
-           "\"expected\": %.2g, \"measured\": %.2g, \"expected_gain\": %.2f}\n",
-           (int)form, tolerance, all.processor, all.wall, tables.processor, sum.processor, measure.processor,
-           split.mesh[0], split.extended[0], split.radius, split.error, error, split.gain);
+    must(dev_finish(b->dev), "dev_finish");
+    const struct timer sum = timer_since(sum_start), all = timer_since(start);
+    struct timer measure;
+    const double error = error_of(b, &measure);
+    printf("{\"form\": %d, \"tolerance\": %g, \"processor_s\": %.3f, \"wall_s\": %.4f, \"choice_s\": %.4f, "
+           "\"tables_s\": %.4f, \"sum_s\": %.4f, \"measure_s\": %.4f, \"mesh\": %d, \"extended\": %d, "
+           "\"radius\": %.3g, \"expected\": %.2g, \"measured\": %.2g, \"expected_gain\": %.2f}\n",
+           (int)form, tolerance, all.processor + measure.processor, all.wall + measure.wall, choice.wall, tables.wall,
+           sum.wall, measure.wall, split.mesh[0], split.extended[0], split.radius, split.error, error, split.gain);
     if (dev_is_gpu(b->dev))
         stages_run(b, parts);
     split_free(parts);

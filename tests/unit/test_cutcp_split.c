@@ -231,6 +231,71 @@ static void test_canceled(void **state)
     charges_free(&c);
 }
 
+/* ---- the measured error ---- */
+
+/* A grid of the oracle's potentials, each too large by `excess`. */
+static float *grid_wrong(const struct cutcp_sum *sum, const struct charges *c, double excess)
+{
+    const int *n = sum->lattice.cells;
+    const size_t x = (size_t)n[0], y = (size_t)n[1], nodes = x * y * (size_t)n[2];
+    struct oracle o = {.cutoff = sum->cutoff, .taylor2 = sum->form == CUTCP_TAYLOR2};
+    float *grid = allocate(nodes, sizeof *grid);
+    for (int d = 0; d < 3; d++)
+        o.box[d] = sum->lattice.periodic[d] ? n[d] * sum->lattice.spacing[d] : 0;
+    for (size_t i = 0; i < nodes; i++) {
+        const size_t place[3] = {i % x, i / x % y, i / x / y};
+        double node[3];
+        for (int d = 0; d < 3; d++)
+            node[d] = (double)place[d] * sum->lattice.spacing[d];
+        grid[i] = (float)(exact_at(&o, c, 0, node, 0).value + excess);
+    }
+    return grid;
+}
+
+/* The error of a grid that is wrong by as much everywhere is this, if the measurement adds up every charge that reaches
+ * a point, once: the same bits for any number of threads. Boxes of 1 to 4 cells of the cutoff along the axes, periodic
+ * ones and open ones, outside which charges lie, too. Tolerance: potentials are below 32 at the points that are
+ * compared (charges of 0.3 at most, where float32 rounds by less than a tenth of 1e-3), so that a grid's value is
+ * rounded by 2e-6 at most. */
+static void test_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int cells[3];
+        bool periodic[3];
+    } boxes[] = {{{5, 9, 13}, {true, true, true}},    {{14, 3, 7}, {true, true, true}},
+                 {{13, 17, 13}, {true, false, true}}, {{5, 9, 13}, {false, false, false}},
+                 {{17, 12, 4}, {false, true, false}}, {{1, 20, 8}, {false, false, true}}};
+    const double excess = 0.25;
+    for (size_t i = 0; i < 2 * sizeof boxes / sizeof *boxes; i++) {
+        struct cutcp_sum sum = {.form = i % 2 ? CUTCP_TAYLOR2 : CUTCP_THESIS,
+                                .cutoff = 4,
+                                .tolerance = 1e-3,
+                                .lattice = {.dim = 3, .spacing = {1, 1, 1}},
+                                .count = 200};
+        memcpy(sum.lattice.cells, boxes[i / 2].cells, sizeof sum.lattice.cells);
+        memcpy(sum.lattice.periodic, boxes[i / 2].periodic, sizeof sum.lattice.periodic);
+        struct charges c = ions_make(sum.count, 24, i);
+        float *grid, *values = allocate(sum.count, sizeof *values);
+        double error = 0, again = 0;
+        for (size_t k = 0; k < sum.count; k++) {
+            c.q[k] = values[k] = (float)c.q[k];
+            for (size_t d = 0; d < 3; d++)
+                c.at[3 * k + d] -= 4.1;
+        }
+        grid = grid_wrong(&sum, &c, excess);
+        assert_int_equal(cutcp_measure(&sum, 1, 0.05, c.at, values, grid, 1, NULL, &error), 0);
+        assert_true(fabs(error - excess) < 2e-6);
+        for (int threads = 2; threads <= 5; threads++) {
+            assert_int_equal(cutcp_measure(&sum, 1, 0.05, c.at, values, grid, threads, NULL, &again), 0);
+            assert_memory_equal(&again, &error, sizeof error);
+        }
+        free(grid);
+        free(values);
+        charges_free(&c);
+    }
+}
+
 /* s rises from 0 to 1 within the radius. */
 static void test_rise(void **state)
 {
@@ -249,9 +314,9 @@ static void test_rise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rise),     cmocka_unit_test(test_water),  cmocka_unit_test(test_periodic_ions),
-        cmocka_unit_test(test_crowd),    cmocka_unit_test(test_direct), cmocka_unit_test(test_same_bits_and_units),
-        cmocka_unit_test(test_canceled),
+        cmocka_unit_test(test_rise),     cmocka_unit_test(test_water),    cmocka_unit_test(test_periodic_ions),
+        cmocka_unit_test(test_crowd),    cmocka_unit_test(test_direct),   cmocka_unit_test(test_same_bits_and_units),
+        cmocka_unit_test(test_canceled), cmocka_unit_test(test_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ function condition(readiness, connection) {
     if (!readiness)
         return "Connecting to the service.";
     if (readiness.status === "ready")
-        return readiness.queue?.held ? "No job is started, because the disk is full or failing." : "Ready for scans.";
+        return "Ready for scans.";
     const reasons = Object.values(readiness.checks ?? {}).filter((check) => check !== "ok");
     if (reasons.length === 0)
         return "Not ready.";
@@ -57,7 +57,7 @@ function Header() {
     const readiness = useStore((state) => state.readiness);
     const connection = useStore((state) => state.connection);
     const sends = useStore((state) => state.destinations.length + state.failed.size > 0);
-    const good = connection === "live" && readiness?.status === "ready" && !readiness.queue?.held;
+    const good = connection === "live" && readiness?.status === "ready";
     const devices = [...new Set((readiness?.worker_list ?? []).map((worker) => worker.device || worker.wanted))];
     return <header>
         <h1>mrirecond</h1>

@@ -109,12 +109,14 @@ static int workers_check(struct service *service, json_t *list)
                    *status[told].device ? status[told].device : status[told].wanted, status[told].note);
 }
 
-/* Readiness: each check, and the state of each worker. */
+/* Readiness: each check, and the state of each worker. A service that accepts scans but starts no job is not ready,
+ * whether it lacks a worker or disk space. */
 static bool service_is_ready(struct service *service, json_t *checks, json_t *workers)
 {
     bool ready = check(checks, "store", store_check(service->core.store));
     ready &= check(checks, "spool", spool_check(service->core.spool));
     ready &= check(checks, "workers", workers_check(service, workers));
+    ready &= check(checks, "starting", scheduler_held_check(service->scheduler));
     ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is shutting down.") : 0);
     return ready;
 }

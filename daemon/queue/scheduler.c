@@ -224,6 +224,11 @@ static bool is_held(struct scheduler *scheduler)
     if (!held && scheduler->held)
         log_line(core->log, LOG_LEVEL_INFO, NULL,
                  "the disk of the spool has space and accepts writes again: jobs start");
+    if (held) {
+        pthread_mutex_lock(&scheduler->lock);
+        scheduler->held_by = *err_last();
+        pthread_mutex_unlock(&scheduler->lock);
+    }
     scheduler->held = held;
     return held;
 }

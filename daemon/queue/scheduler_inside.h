@@ -67,7 +67,7 @@ struct scheduler {
     int wake; /* eventfd */
     _Atomic int stopping;
     _Atomic double turned; /* clock_seconds() of the last turn */
-    _Atomic bool held;     /* no job starts: the disk is full or failing */
+    _Atomic bool held;     /* no job starts: the disk is full or failing; `held_by` says why */
     /* of the thread */
     struct worker_slot slot[WORKERS_MAX];
     int count;             /* changed under the lock: read by other threads */
@@ -79,6 +79,7 @@ struct scheduler {
     /* of all threads, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
+    struct err held_by; /* code 0: never held */
     struct announcement announced;
     json_t *retracted; /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
 };

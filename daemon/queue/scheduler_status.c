@@ -80,6 +80,16 @@ bool scheduler_is_held(struct scheduler *scheduler)
     return scheduler->held;
 }
 
+int scheduler_held_check(struct scheduler *scheduler)
+{
+    if (!scheduler->held)
+        return 0;
+    pthread_mutex_lock(&scheduler->lock);
+    struct err by = scheduler->held_by;
+    pthread_mutex_unlock(&scheduler->lock);
+    return err_restore(&by);
+}
+
 void scheduler_wake(struct scheduler *scheduler)
 {
     eventfd_write(scheduler->wake, 1);

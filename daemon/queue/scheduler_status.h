@@ -49,6 +49,9 @@ int scheduler_status(struct scheduler *scheduler, struct worker_status status[WO
 /* Whether no job starts because of the disk: too little space (option work-reserve) or inodes, or failing writes. */
 bool scheduler_is_held(struct scheduler *scheduler);
 
+/* Fails with the reason for that. */
+int scheduler_held_check(struct scheduler *scheduler);
+
 /* clock_seconds() of the scheduler's last turn: advances after scheduler_wake() unless the thread hangs. */
 double scheduler_turned(struct scheduler *scheduler);
 

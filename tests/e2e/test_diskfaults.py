@@ -143,8 +143,8 @@ def others_wait():
         ids = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(6)]
         daemon.arm("fsync", lasts=True)
         os.kill(worker, signal.SIGCONT)
-        wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
-        assert tells(daemon.checks()["spool"]) and daemon.checks()["store"] == "ok", daemon.checks()
+        wait_until(lambda: tells((told := daemon.checks())["spool"]) and tells(told["starting"]), "/readyz to tell")
+        same((daemon.get("/readyz").status, daemon.checks()["store"]), (503, "ok"), "/readyz, and the store's check")
         time.sleep(1.5)
         same([daemon.job(identity)["state"] for identity in ids], ["queued"] * 6, "states")
         wait_until(lambda: daemon.metrics()['mrirecond_jobs_put_back_total{reason="io-error"}'] >= 1,

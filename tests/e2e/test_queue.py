@@ -52,11 +52,16 @@ def held():
         same([job["state"] for job in daemon.get("/v1/jobs").json()["jobs"]], ["queued"] * 4, "states")
         daemon.request("POST", f"/v1/jobs/{jobs[3]}/cancel").expect(202)
         same(daemon.job(jobs[3])["state"], "canceled", "state of the last")
+        checks = daemon.get("/readyz").expect(503).json()["checks"]
+        assert "a job starts only with at least" in checks.pop("starting"), checks
+        same(set(checks.values()), {"ok"}, f"the other checks: {checks}")
+        same((metrics["mrirecond_ready"], daemon.get("/livez").status), (0, 200), "mrirecond_ready and /livez")
         daemon.kill()
         daemon.options["work_reserve"] = "1M"
         daemon.restart()
         same(began(daemon, jobs[:3]), [jobs[2], jobs[1], jobs[0]], "order")
         same(daemon.metrics()["mrirecond_queue_held"], 0, "mrirecond_queue_held")
+        same(daemon.get("/readyz?verbose").expect(200).json()["checks"]["starting"], "ok", "the check")
 
 
 @test("clients take turns within a priority, however many jobs each has submitted")

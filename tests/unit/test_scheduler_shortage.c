@@ -42,6 +42,8 @@ static void waits_out(struct fixture *f, int error)
     for (int i = 0; i < 3; i++)
         submit(f, "good", ids[i]);
     held_wait(f);
+    assert_int_not_equal(scheduler_held_check(f->scheduler), 0);
+    assert_non_null(strstr(err_last()->text, "disk"));
     assert_true(mkdir_failed > 0);
     for (int i = 0; i < 3; i++) {
         struct job job = reach(f, ids[i], JOB_QUEUED);
@@ -56,6 +58,7 @@ static void waits_out(struct fixture *f, int error)
         job_clear(&job);
     }
     assert_false(scheduler_is_held(f->scheduler));
+    assert_int_equal(scheduler_held_check(f->scheduler), 0);
 }
 
 static void jobs_wait_for_room(void **state)

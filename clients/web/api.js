@@ -71,9 +71,10 @@ export async function resubmit(id, parameters) {
 }
 
 /** One page of the list: {jobs, next}. */
-export function list({state, client, name, since, cursor, fields = "short", limit = 100}, options) {
+export function list({state, client, name, kind, since, cursor, fields = "short", limit = 100}, options) {
     const query = new URLSearchParams();
-    for (const [key, value] of Object.entries({state, client, name, since, cursor, fields, limit})) {
+    const words = {state, client: client && `${client}*`, name, kind, since, cursor, fields, limit};
+    for (const [key, value] of Object.entries(words)) {
         if (value)
             query.set(key, value);
     }

@@ -5,35 +5,51 @@ import {change, now, say} from "./store.js";
 const PAGE = 200;
 let request = null; // the page of the list that is under way
 
+const HOURS = {h: 1, d: 24};
+
+/** Whether a job was accepted or has ended within an age, as "12h" or "7d"; "": at any time. */
+function within(job, age) {
+    const hours = Number.parseInt(age) * HOURS[age.at(-1)];
+    return !age || Math.max(Date.parse(job.created), Date.parse(job.finished ?? job.created)) >=
+        Date.now() - hours * 3600e3;
+}
+
 /** Whether the list, as it is filtered, shows this job. The service filters pages by the same rules. */
 function shown(job) {
-    const {state, name, client} = now().filter;
-    return (!state || job.state === state) && (!client || job.client === client) &&
-        (!name || (job.name ?? "").toLowerCase().includes(name.toLowerCase()));
+    const {state, name, client, kind, since} = now().filter;
+    return (!state || job.state === state) && (!client || job.client.startsWith(client)) &&
+        (!kind || job.kind === kind) && (!name || job.name.toLowerCase().includes(name.toLowerCase())) &&
+        within(job, since);
 }
 
 const touched = new Set(); // ids that the stream told while a page of the list was under way: the page is older
 
-/** Apply an update of the event stream. New jobs that pass the filter are inserted at their place in the list. */
+/** Take in jobs that the stream tells. New ones that pass the filter are inserted at their place in the list. */
 export function take(jobs) {
     const {jobs: known, order, next} = now();
-    const added = [];
-    let gone = false;
     for (const job of jobs) {
-        const before = known.get(job.id);
         touched.add(job.id);
-        known.set(job.id, {...before, ...job});
-        const admitted = shown(known.get(job.id));
-        if (admitted && (!before || !shown(before)))
-            added.push(job.id);
-        gone ||= Boolean(before) && !admitted && shown(before);
+        known.set(job.id, {...known.get(job.id), ...job});
     }
     // Ids begin with their time: in descending order the newest is first. What is older than the pages that are loaded
     // comes with its page.
     const last = next ? order[order.length - 1] : "";
-    const fresh = added.filter((id) => id > last && !order.includes(id));
-    const kept = gone ? order.filter((id) => shown(known.get(id))) : order;
+    const admitted = jobs.filter((job) => shown(known.get(job.id))).map(({id}) => id);
+    const fresh = admitted.filter((id) => id > last && !order.includes(id));
+    const gone = new Set(jobs.map(({id}) => id).filter((id) => !admitted.includes(id)));
+    const kept = order.some((id) => gone.has(id)) ? order.filter((id) => !gone.has(id)) : order;
     change({jobs: known, order: fresh.length > 0 ? [...fresh, ...kept].sort().reverse() : kept});
+}
+
+/** Apply the progress of a running job. It says nothing else of the job: one that the page has not loaded comes with
+ * its page of the list, or with its next change of state. */
+export function advance({id, progress, step}) {
+    const {jobs} = now();
+    const job = jobs.get(id);
+    if (!job)
+        return;
+    jobs.set(id, {...job, progress, step});
+    change({jobs});
 }
 
 /** Take in a job that the service has just accepted, if the stream was not quicker. */

@@ -96,6 +96,7 @@ function Row({job, index, time, selected, pinned, focused, onFocus}) {
 
 function Filters() {
     const filter = useStore((state) => state.filter);
+    const kinds = useStore((state) => state.kinds);
     const timer = useRef(0);
     const set = (member) => (event) => {
         change({filter: {...now().filter, [member]: event.target.value}});
@@ -104,12 +105,17 @@ function Filters() {
     };
     return <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
         <input type="search" placeholder="Name" aria-label="Name contains" value={filter.name} onInput={set("name")} />
-        <input type="search" placeholder="Client" aria-label="Client" value={filter.client} onInput={set("client")} />
+        <input type="search" placeholder="Client" aria-label="Client begins with" value={filter.client}
+            onInput={set("client")} />
         <select aria-label="State" value={filter.state} onChange={set("state")}>
             <option value="">All states</option>
             {["queued", "running", "succeeded", "failed", "canceled"].map((state) =>
                 <option key={state} value={state}>{text.stateName(state)}</option>)}
         </select>
+        {kinds.length > 1 && <select aria-label="Kind" value={filter.kind} onChange={set("kind")}>
+            <option value="">All kinds</option>
+            {kinds.map(({name, help}) => <option key={name} value={name} title={help}>{name}</option>)}
+        </select>}
         <select aria-label="Time" value={filter.since} onChange={set("since")}>
             <option value="">All times</option>
             <option value="1h">Last hour</option>

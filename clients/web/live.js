@@ -1,7 +1,7 @@
 // Keeps the page up to date: one stream of events for all jobs, and the service's readiness.
 import * as api from "./api.js";
 import {reloadDeliveries, reloadDestinations, takeDeliveries} from "./deliveries.js";
-import {forget, reload, take} from "./jobs.js";
+import {advance, forget, reload, take} from "./jobs.js";
 import {change, now} from "./store.js";
 
 const RETRY_MS = 1000;      // after which a refused stream is asked for again
@@ -43,7 +43,7 @@ function connect() {
         take([job]);
         look();
     });
-    follow(source, "progress", (said) => take([said]));
+    follow(source, "progress", advance);
     follow(source, "deliveries", ({id, deliveries}) => takeDeliveries(id, deliveries));
     follow(source, "removed", ({id}) => {
         forget(id);

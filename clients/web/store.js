@@ -7,7 +7,7 @@ const state = {
     order: [],            // ids that the list shows, newest first
     next: null,           // cursor of the list's next page
     loading: false,       // a page of the list is under way
-    filter: {state: "", name: "", client: "", since: ""},
+    filter: {state: "", name: "", client: "", kind: "", since: ""},
     view: "jobs",         // or deliveries: of all jobs, in the place of a job
     selected: null,       // id of the job that is shown
     pinned: null,         // id of the job that it is compared with

@@ -129,6 +129,7 @@ static const struct {
     {"duration", JOB_FIELD_DURATION},
     {"deadline", JOB_FIELD_DEADLINE},
     {"bytes", JOB_FIELD_BYTES},
+    {"scan_kept", JOB_FIELD_SCAN_KEPT},
     {"attempts", JOB_FIELD_ATTEMPTS},
     {"error", JOB_FIELD_ERROR},
     {"results", JOB_FIELD_RESULTS},
@@ -179,6 +180,7 @@ static json_t *document_pack(const struct job *job, const struct job_progress *p
     put(document, fields, JOB_FIELD_NAME, "name", json_string(job->name));
     times_put(document, fields, job);
     put(document, fields, JOB_FIELD_BYTES, "bytes", json_integer(job->bytes));
+    put(document, fields, JOB_FIELD_SCAN_KEPT, "scan_kept", json_boolean(job->scan_kept));
     put(document, fields, JOB_FIELD_ATTEMPTS, "attempts", json_integer(job->attempts));
     if (fields & JOB_FIELD_ERROR)
         json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());

@@ -70,7 +70,8 @@ enum job_field {
     JOB_FIELD_AHEAD = 1 << 18,
     JOB_FIELD_REPORT = 1 << 19,
     JOB_FIELD_DELIVERIES = 1 << 20,
-    JOB_FIELDS_ALL = (1 << 21) - 1,
+    JOB_FIELD_SCAN_KEPT = 1 << 21,
+    JOB_FIELDS_ALL = (1 << 22) - 1,
     /* Fields that rows of a list do not contain. */
     JOB_FIELDS_LONG = JOB_FIELD_PARAMETERS | JOB_FIELD_RESULTS | JOB_FIELD_REPORT,
     /* The fields of a table of jobs. */

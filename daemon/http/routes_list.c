@@ -51,6 +51,29 @@ static int since_read(struct list_query *query, const char *value)
     return 0;
 }
 
+/* A client's name, or its beginning before an asterisk; no name contains one. */
+static void client_take(struct list_query *query, const char *value)
+{
+    size_t length = strlen(value);
+    bool begins = length > 0 && value[length - 1] == '*';
+    memcpy(query->client, value, length + 1);
+    if (begins)
+        query->client[length - 1] = 0;
+    query->filter.client = !begins || length > 1 ? query->client : NULL;
+    query->filter.client_begins = begins;
+}
+
+/* Restrict the list to the jobs of one client; false: the filter names another one. */
+static bool client_own(struct job_filter *filter, const char *own)
+{
+    const char *asked = filter->client;
+    if (asked && (filter->client_begins ? strncmp(own, asked, strlen(asked)) : strcmp(own, asked)) != 0)
+        return false;
+    filter->client = own;
+    filter->client_begins = false;
+    return true;
+}
+
 static int list_take(void *context, const char *name, const char *value)
 {
     struct list_query *out = context;
@@ -75,7 +98,7 @@ static int list_take(void *context, const char *name, const char *value)
     } else if (strcmp(name, "kind") == 0) {
         filter->kind = strcpy(out->kind, value);
     } else if (strcmp(name, "client") == 0) {
-        filter->client = strcpy(out->client, value);
+        client_take(out, value);
     } else if (strcmp(name, "name") == 0) {
         filter->name = strcpy(out->name, value);
     } else if (strcmp(name, "since") == 0) {
@@ -120,10 +143,7 @@ int route_jobs_work(struct request *request)
     if (!jobs)
         return err_no_memory("the list; ask for a shorter one");
     /* Another client's jobs are not found. */
-    bool others = own && query.filter.client && strcmp(own, query.filter.client) != 0;
-    if (own)
-        query.filter.client = own;
-    if (!others)
+    if (!own || client_own(&query.filter, own))
         rc = store_list(request->service->core.store, &query.filter, jobs, (int)query.limit + 1, &count);
     if (!rc)
         request->page = http_json_text(list_pack(request, jobs, count, &query));

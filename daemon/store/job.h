@@ -44,6 +44,7 @@ struct job {
     int64_t patience;        /* at submission, not stored: ms until the deadline; 0: none */
     char key[JOB_KEY];       /* Idempotency-Key; "": none */
     char digest[JOB_DIGEST]; /* SHA-256 of the scan in hexadecimal, if there is a key */
+    bool scan_kept;          /* not ended, or the scan is kept for resubmission */
     int64_t attempts;        /* times that it was given to a worker */
     int64_t deaths;          /* of those since the daemon's start, how often the worker died */
     json_t *parameters;      /* {name: text}, every parameter of the kind */
@@ -68,6 +69,7 @@ struct job_filter {
     unsigned states;    /* a bit for each state, 1 << JOB_QUEUED; 0: any */
     bool brief;         /* without parameters, formats and results */
     const char *client; /* NULL: any */
+    bool client_begins; /* `client` is the beginning of a client's name */
     const char *kind;   /* NULL: any */
     const char *name;   /* substring of the job's name, ASCII letters in either case; NULL: any */
     int64_t since;      /* accepted or ended at this time or later; 0: any time */

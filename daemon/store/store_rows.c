@@ -39,6 +39,7 @@ static void job_row_read(sqlite3_stmt *row, struct job *job)
     column_text(row, 18, job->key, sizeof job->key);
     column_text(row, 19, job->digest, sizeof job->digest);
     column_text(row, 20, job->name, sizeof job->name);
+    job->scan_kept = !job_state_is_final(job->state) || sqlite3_column_int64(row, 21) > 0;
 }
 
 int job_rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
@@ -117,11 +118,11 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
 }
 
 /* By name, time, kind or several states: in the search index only; the other columns are read for the hits. */
-#define SEARCH(columns)                                                                                              \
-    "SELECT " columns " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "           \
-    "sequence < ?1 AND (?2 = 0 OR (?2 >> state & 1)) AND (?3 IS NULL OR client = ?3) AND (?4 IS NULL OR kind = ?4) " \
-    "AND (?5 IS NULL OR instr(lower(name), lower(?5))) AND max(created, finished) >= ?6 ORDER BY sequence DESC "     \
-    "LIMIT ?7) ORDER BY sequence DESC LIMIT ?7"
+#define SEARCH(columns)                                                                                             \
+    "SELECT " columns " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "          \
+    "sequence < ?1 AND (?2 = 0 OR (?2 >> state & 1)) AND (?3 IS NULL OR substr(client, 1, ?8) = ?3) AND "           \
+    "(?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR instr(lower(name), lower(?5))) AND max(created, finished) >= ?6 " \
+    "ORDER BY sequence DESC LIMIT ?7) ORDER BY sequence DESC LIMIT ?7"
 
 /* A page by one index: of clients (which contains the state; "+state" keeps SQLite from the index of states), of
  * states, or of all jobs. */
@@ -144,9 +145,10 @@ static sqlite3_stmt *list_prepare(struct connection *reader, const struct job_fi
     bool one_state = filter->states && (filter->states & (filter->states - 1)) == 0;
     while (one_state && !(filter->states >> state & 1))
         state++;
-    if (filter->name || filter->kind || filter->since > 0 || (filter->states && !one_state))
-        return sql_prepare(reader, page[PAGE_SEARCH], "iisssii", older, (int64_t)filter->states, client, filter->kind,
-                           filter->name, filter->since, limit);
+    bool begins = client && filter->client_begins;
+    if (filter->name || filter->kind || begins || filter->since > 0 || (filter->states && !one_state))
+        return sql_prepare(reader, page[PAGE_SEARCH], "iisssiii", older, (int64_t)filter->states, client, filter->kind,
+                           filter->name, filter->since, limit, begins ? (int64_t)strlen(client) : (int64_t)JOB_CLIENT);
     if (client && one_state)
         return sql_prepare(reader, page[PAGE_CLIENT_STATE], "isii", older, client, state, limit);
     if (client)

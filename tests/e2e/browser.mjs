@@ -3,6 +3,7 @@
 //   open       a new page; arguments: the options of its context, and whether it has WebGL
 //   evaluate, waitForFunction   take the text of a function; the page's policy treats other texts as eval()
 //   refuse     the next request to an address fails, as with a lost connection
+//   hold       requests to an address wait until `release`
 //   drop       drop a file with a name and bytes (base64) on the page
 //   trouble    what went wrong since the page was opened: errors in the console, requests to other origins, violations
 //              of the policy
@@ -14,6 +15,7 @@ import {createInterface} from "node:readline";
 const {chromium} = createRequire(`${process.argv[2]}/x.js`)("playwright-core");
 const TIMEOUT_MS = Number(process.argv[3]) * 1000;
 const pages = new Map();
+const held = []; // what lets the requests that wait go on
 
 const browser = await chromium.launch({executablePath: "/usr/bin/chromium", timeout: TIMEOUT_MS, args: ["--no-sandbox",
     "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]});
@@ -77,6 +79,14 @@ async function obey({page: name, method, arguments: words}) {
         return page.route(words[0], (route) => route.fulfill(words[1]));
     case "refuse":
         return page.route(words[0], (route) => route.abort("connectionreset"), {times: 1});
+    case "hold":
+        return page.route(words[0], async (route) => {
+            await new Promise((resolve) => held.push(resolve));
+            await route.continue().catch(() => {}); // the page may have given it up
+        });
+    case "release":
+        await page.unroute(words[0]);
+        return held.splice(0).forEach((resolve) => resolve());
     case "drop":
         return page.evaluate(([file, bytes]) => {
             const transfer = new DataTransfer();

@@ -146,6 +146,9 @@ def search():
         same(found("name=%25"), ["hip%.h5"], "names with %")
         same(found("client=mri2"), ["", "knee-2.h5"], "jobs of mri2")
         same(found("client=nobody"), [], "jobs of nobody")
+        same(found("client=mri"), [], "jobs of mri")
+        same(found("client=mri*&name=knee"), ["knee-3.h5", "knee-2.h5", "Knee-1.h5"], "jobs of mri...")
+        same(len(found("client=*")), 5, "jobs of all clients")
         same(found("state=failed&since=1h"), ["knee-3.h5"], "what failed in the last hour")
         times = {job["name"]: job for job in daemon.get("/v1/jobs").json()["jobs"]}
         same(found(f"since={times['knee-3.h5']['created']}"), ["knee-3.h5"], "jobs since the last one")
@@ -163,7 +166,8 @@ def search_of_others():
         for who in ("submit", "other"):
             daemon.ended(daemon.job_of(who))
         for who, wanted, seen in (("submit", "mri1", 1), ("submit", "mri2", 0), ("view", "mri1", 1),
-                                  ("view", "mri2", 1), ("admin", "mri2", 1)):
+                                  ("view", "mri2", 1), ("admin", "mri2", 1), ("submit", "mri*", 1),
+                                  ("submit", "n*", 0), ("view", "mri*", 2), ("submit", "mri2*", 0)):
             same(len(daemon.as_(who, "GET", f"/v1/jobs?client={wanted}").json()["jobs"]), seen,
                  f"jobs of {wanted} that {who} sees")
         same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1,

@@ -4,8 +4,10 @@ reason, and running it again with one parameter changed; flipping between two jo
 keyboard alone; dark and light; a restart of the daemon; tokens and roles; ten thousand jobs. Each test ends with
 nothing in the console, no violation of the policy and no request to another origin. time limit: 600 s
 """
+import contextlib
 import json
 import os
+import sqlite3
 import tempfile
 
 import scans
@@ -189,6 +191,77 @@ def progress():
             page.click(".title button:text-is('Cancel')")
         page.see(".job[data-state=canceled]")
         same(daemon.job(identity)["state"], "canceled", "state")
+
+
+COUNT_EVENTS = """
+    const usual = EventSource.prototype.addEventListener;
+    window.heard = {};
+    EventSource.prototype.addEventListener = function (type, listener) {
+        usual.call(this, type, listener);
+        usual.call(this, type, () => { heard[type] = (heard[type] ?? 0) + 1; });
+    };
+"""
+
+
+@contextlib.contextmanager
+def hears(page, event):
+    """Wait after the block for an event of the stream that its beginning has not seen."""
+    before = page.evaluate("(event) => heard[event] ?? 0", event)
+    yield
+    page.wait("([event, before]) => (heard[event] ?? 0) > before", [event, before])
+
+
+@test("progress that is told while the list is under way does not replace the job's row")
+def early_progress():
+    page_of = browser()
+    with Daemon(web_dir=PAGE, environment=holding(), cancel_grace=600) as daemon, page_of.page(daemon) as page:
+        with daemon.held("density") as go_on:
+            identity = daemon.submit(scans.slow().bytes(FOLDER.name), "kind=recon&name=early.h5&dcf=pipe&"
+                                     "dcf_iterations=1000&tolerance=1e-5").expect(202).json()["id"]
+            page.addInitScript({"content": COUNT_EVENTS})
+            page.hold("**/v1/jobs?*")
+            page.reload()
+            page.wait("() => heard.reset && heard.progress")
+            with hears(page, "progress"):
+                go_on()
+            same(page.evaluate("() => document.querySelectorAll('.row').length"), 0, "rows before the list")
+            page.release("**/v1/jobs?*")
+            page.see(row(identity) + "[data-state=running] .name:text-is('early.h5')")
+            with hears(page, "progress"):
+                go_on()
+            same(page.text(row(identity) + " .name"), "early.h5", "name of the row")
+            same(page.text(row(identity) + " time"), "now", "age of the job")
+            daemon.request("POST", f"/v1/jobs/{identity}/cancel").expect(202)
+        page.see(row(identity) + "[data-state=canceled]")
+
+
+@test("with a filter of time, a running job that is older, and is not loaded, has no row until it ends")
+def older():
+    page_of = browser()
+    with (Daemon(web_dir=PAGE, environment=holding(), cancel_grace=600) as daemon,
+          contextlib.ExitStack() as until_then):
+        go_on = until_then.enter_context(daemon.held("density"))
+        identity = daemon.submit(scans.slow().bytes(FOLDER.name), "kind=recon&name=older.h5&dcf=pipe&"
+                                 "dcf_iterations=1000&tolerance=1e-5").expect(202).json()["id"]
+        daemon.kill()
+        with contextlib.closing(sqlite3.connect(os.path.join(daemon.state, "jobs.db"))) as store, store:
+            store.execute("UPDATE job SET created = created - 7200000")
+        daemon.restart()
+        with page_of.page(daemon) as page:
+            page.addInitScript({"content": COUNT_EVENTS})
+            # The list has not come as far as this job.
+            page.route("**/v1/jobs?*", {"contentType": "application/json", "body": '{"jobs": [], "next": null}'})
+            page.reload()
+            page.selectOption("[aria-label='Time']", "1h")
+            page.see(".none:text-is('No jobs here yet.')")
+            with hears(page, "progress"):
+                go_on()
+            same(page.evaluate("() => document.querySelectorAll('.row').length"), 0, "rows")
+            with hears(page, "job"):  # it is being canceled
+                daemon.request("POST", f"/v1/jobs/{identity}/cancel").expect(202)
+            same(page.evaluate("() => document.querySelectorAll('.row').length"), 0, "rows")
+            until_then.close()
+            page.see(row(identity) + "[data-state=canceled]")
 
 
 @test("a series has a slider of frames, and shows each frame's image")

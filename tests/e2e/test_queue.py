@@ -387,8 +387,10 @@ def resubmit():
         same(answer.headers["location"], f"/v1/jobs/{again['id']}", "Location")
         same((again["parameters"]["dcf"], again["parameters"]["tolerance"], again["priority"]),
              ("pipe", 0.01, "urgent"), "what it is")
+        same(daemon.job(failed)["scan_kept"], True, "scan_kept of the failed job")
         daemon.request("DELETE", f"/v1/jobs/{failed}").expect(204)  # the scan also belongs to the other job
-        same(daemon.finish(again["id"])["state"], "succeeded", "state")
+        ended = daemon.finish(again["id"])
+        same((again["scan_kept"], ended["state"], ended["scan_kept"]), (True, "succeeded", False), "the other job")
         wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "the scan to go")
         daemon.request("POST", f"/v1/jobs/{again['id']}/resubmit").problem(409, "scan-not-kept")
         daemon.request("POST", f"/v1/jobs/{failed}/resubmit").problem(404, "not-found")

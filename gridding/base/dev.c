@@ -106,20 +106,6 @@ void dev_free(struct dev *dev)
     free(dev);
 }
 
-int dev_join(struct dev *dev, int index)
-{
-    struct dev *part = NULL;
-    if (dev->parts == DEV_PARTS_MOST)
-        return err_set(ERR_BAD_PARAMETER, "At most %d devices share one job.", DEV_PARTS_MOST);
-    int rc = dev_create(&part, dev->gpu ? DEV_GPU : DEV_CPU, index, dev->threads);
-    if (rc)
-        return rc;
-    const size_t length = strlen(dev->name);
-    snprintf(dev->name + length, sizeof dev->name - length, " + %s", part->name);
-    dev->part[dev->parts++ - 1] = part;
-    return 0;
-}
-
 int dev_parts(const struct dev *dev)
 {
     return dev->parts;
@@ -208,6 +194,41 @@ int dev_download(struct dev *dev, void *host, const void *device, size_t bytes)
 int dev_zero(struct dev *dev, void *device, size_t bytes)
 {
     return bytes == 0 ? 0 : dev->leaf->zero(dev, device, bytes);
+}
+
+/* The first copy between two devices sets up their access to each other's memory: here, before a job's time runs. */
+static int access_set_up(struct dev *dev, struct dev *part)
+{
+    void *here = NULL, *there = NULL;
+    int rc = dev_alloc(dev, 1, &here);
+    if (rc == 0)
+        rc = dev_zero(dev, here, 1);
+    if (rc == 0)
+        rc = dev_alloc(part, 1, &there);
+    if (rc == 0)
+        rc = dev_copy(part, there, dev, here, 1);
+    dev_release(part, there);
+    dev_release(dev, here);
+    return rc;
+}
+
+int dev_join(struct dev *dev, int index)
+{
+    struct dev *part = NULL;
+    if (dev->parts == DEV_PARTS_MOST)
+        return err_set(ERR_BAD_PARAMETER, "At most %d devices share one job.", DEV_PARTS_MOST);
+    int rc = dev_create(&part, dev->gpu ? DEV_GPU : DEV_CPU, index, dev->threads);
+    if (rc)
+        return rc;
+    rc = access_set_up(dev, part);
+    if (rc) {
+        dev_free(part);
+        return rc;
+    }
+    const size_t length = strlen(dev->name);
+    snprintf(dev->name + length, sizeof dev->name - length, " + %s", part->name);
+    dev->part[dev->parts++ - 1] = part;
+    return 0;
 }
 
 void *dev_direct(const struct dev *dev, void *device)

@@ -320,7 +320,14 @@ int normal_kernel_use(struct normal *normal, const struct c32 *kernel)
     return vec_copy(normal->dev, normal_kernel_elements(normal), kernel, normal->leaf->kernel(normal->state));
 }
 
-int normal_copy(struct normal **out, struct dev *dev, struct normal *of)
+static bool same_sizes(const struct normal *a, const struct normal *b)
+{
+    return a->dim == b->dim && a->batch == b->batch && memcmp(a->n, b->n, sizeof a->n) == 0 &&
+           memcmp(a->info.grid, b->info.grid, sizeof a->info.grid) == 0;
+}
+
+/* An operator of the sizes of `of` without a kernel. */
+static int normal_like(struct normal **out, struct dev *dev, const struct normal *of)
 {
     struct normal *normal = calloc(1, sizeof *normal);
     if (!normal)
@@ -333,13 +340,26 @@ int normal_copy(struct normal **out, struct dev *dev, struct normal *of)
     if (rc == 0)
         rc = normal->leaf->create(&normal->state, dev, of->dim, of->n, of->info.grid, of->batch);
     if (rc == 0)
-        rc = dev_copy(dev, normal->leaf->kernel(normal->state), of->dev, of->leaf->kernel(of->state),
-                      normal_kernel_elements(of) * sizeof(struct c32));
-    if (rc == 0)
         *out = normal;
     else
         normal_free(normal);
     return rc;
+}
+
+int normal_copy(struct normal **copy, struct dev *dev, struct normal *of)
+{
+    int rc = 0;
+    if (*copy && !same_sizes(*copy, of)) {
+        normal_free(*copy);
+        *copy = NULL;
+    }
+    if (!*copy)
+        rc = normal_like(copy, dev, of);
+    if (rc != 0)
+        return rc;
+    (*copy)->info = of->info;
+    return dev_copy(dev, (*copy)->leaf->kernel((*copy)->state), of->dev, of->leaf->kernel(of->state),
+                    normal_kernel_elements(of) * sizeof(struct c32));
 }
 
 int normal_scale(struct normal *normal, float by)

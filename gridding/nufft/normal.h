@@ -69,8 +69,10 @@ int normal_kernel_use(struct normal *normal, const struct c32 *kernel);
 /* Multiply the operator by a number. Fails as these. */
 int normal_scale(struct normal *normal, float by);
 
-/* The same operator on another device of the same kind. Fails as these, and as nufft_create(). */
-int normal_copy(struct normal **out, struct dev *dev, struct normal *of);
+/* *copy = the same operator on another device of the same kind, which is ordered after the earlier work of both. *copy:
+ * NULL, or an earlier copy on `dev`, which is used again if its sizes are the same, and else freed. Fails as these, and
+ * as nufft_create(); *copy may then be NULL. */
+int normal_copy(struct normal **copy, struct dev *dev, struct normal *of);
 
 /* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. A GPU may still compute on
  * return; later work of the device is ordered after it. Fails with ERR_DEVICE. */

@@ -54,6 +54,12 @@ static int batch_of(const struct gridder *g)
     return most < 1 ? 1 : most < (size_t)g->batch ? (int)most : g->batch;
 }
 
+/* Whether the device's parts share the coils: where each has enough to do, and the operator is one for all. */
+static bool divides(const struct gridder *g)
+{
+    return !g->field && !recon_series(g->job) && g->pixels * (size_t)g->most_coils >= DIVIDED_PIXELS;
+}
+
 bool iterative_bytes(const struct gridder *g, size_t *bytes)
 {
     /* Images and maps of all coils; the image on the host; the coils computed together, each with a grid of twice the
@@ -90,6 +96,10 @@ int iterative_create(struct iterative **out, struct gridder *g)
         rc = dev_alloc(job->dev, g->longest * image, (void **)&it->b);
     if (rc == 0)
         rc = dev_alloc(job->dev, g->longest * image, (void **)&it->x);
+    if (rc == 0 && !g->together)
+        rc = sense_open(&it->sense, job->dev, g->pixels, g->most_coils, it->batch, divides(g));
+    it->sense.ask = iterative_ask;
+    it->sense.context = it;
     it->host = malloc(image);
     if (rc == 0 && !it->host)
         rc = err_no_memory_bytes(image, "an image of %d x %d x %d pixels", g->n[0], g->n[1], g->n[2]);
@@ -105,6 +115,7 @@ void iterative_free(struct iterative *it)
     if (!it)
         return;
     struct dev *dev = it->job->dev;
+    sense_close(&it->sense);
     normal_free(it->normal);
     normal_free(it->limit);
     dev_release(dev, it->kernels);
@@ -354,33 +365,19 @@ int iterative_solve(struct iterative *it, const struct op *op)
     return rc;
 }
 
-/* Whether the device's parts share the coils: where each has enough to do, and the operator is one for all. */
-static bool divides(const struct iterative *it, int coils)
-{
-    return !it->g->field && it->g->pixels * (size_t)coils >= DIVIDED_PIXELS;
-}
-
 static int solve(struct iterative *it, const struct frame *frame)
 {
-    struct sense sense;
     const double start = clock_seconds();
-    const bool divide = divides(it, frame->coils);
-    int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, it->planes, frame->coils, it->batch, it->maps,
-                        divide);
-    it->g->tally.parts = sense.parts;
-    sense.ask = iterative_ask;
-    sense.context = it;
     struct iterative_op op = {.field = false};
-    if (rc == 0)
-        rc = iterative_op_open(&op, it, sense_op(&sense), it->kernels);
+    it->g->tally.parts = it->sense.parts;
+    int rc = iterative_op_open(&op, it, sense_op(&it->sense), it->kernels);
     if (rc == 0)
         rc = dev_zero(it->job->dev, it->b, it->g->pixels * sizeof *it->b);
     if (rc == 0)
-        rc = sense_combine(&sense, 0, frame->coils, it->images, it->b);
+        rc = sense_combine(&it->sense, 0, frame->coils, it->images, it->b);
     if (rc == 0)
         rc = iterative_solve(it, &op.op);
     iterative_op_close(&op);
-    sense_close(&sense);
     recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
     return rc;
 }
@@ -396,8 +393,12 @@ int iterative_begin(struct iterative *it, size_t f, bool *made, struct normal **
         rc = iterative_maps(it, frame->coils, it->images, done_gridding, done_maps);
     if (rc == 0)
         rc = iterative_store_maps(it, f, frame->coils);
+    if (rc == 0 && !g->together)
+        rc = sense_maps(&it->sense, frame->coils, it->maps); /* copies are made beside the operator */
     if (rc == 0)
         rc = iterative_normal(it, made);
+    if (rc == 0 && !g->together && (*made || !it->sense.part[0].normal))
+        rc = sense_normal(&it->sense, it->normal, it->planes);
     if (rc != 0 || !*made)
         return rc;
     if (old) {

@@ -38,6 +38,7 @@ struct iterative {
     struct c32 *all_maps; /* [g->longest][coils][pixels], of which `maps` are one image's; else these are the same */
     const struct frame *planned;   /* the image whose trajectory `normal` and `largest` are of */
     const float *field;            /* with a field map: the map that `largest` is of */
+    struct sense sense;            /* of the coils of one image; not where images are solved by recon_together.c */
     struct normal *normal, *limit; /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
     int planes;                    /* of an image, that `normal` is applied to: 1, or those of a stack */
     struct c32 *kernels;           /* with a field map: of `normal`, a kernel for each segment; else NULL */

@@ -26,14 +26,13 @@ struct series {
     struct iterative *it;
     struct series_window window;
     size_t count, kernels;
-    const size_t *image; /* [count]: places in job->frames, in time */
-    size_t *visit;       /* [count]: 0 .. count - 1, those of one trajectory in a row */
-    size_t *kernel_of;   /* [count] */
-    struct c32 **kernel; /* [kernels]: on the device */
-    double *largest;     /* [kernels]: L_t */
-    size_t used;         /* the kernel that the operator holds */
-    struct band band;    /* of all trajectories */
-    struct sense sense;
+    const size_t *image;    /* [count]: places in job->frames, in time */
+    size_t *visit;          /* [count]: 0 .. count - 1, those of one trajectory in a row */
+    size_t *kernel_of;      /* [count] */
+    struct c32 **kernel;    /* [kernels]: on the device */
+    double *largest;        /* [kernels]: L_t */
+    size_t used;            /* the kernel that the operator holds */
+    struct band band;       /* of all trajectories */
     struct iterative_op op; /* of one image */
 };
 
@@ -266,7 +265,7 @@ static int sides_make(struct series *s, int coils)
         if (rc == 0)
             band_fit(&s->band, it->g->planned->samples, gridder_k(it->g));
         if (rc == 0)
-            rc = sense_combine(&s->sense, 0, coils, it->images, it->b + t * pixels);
+            rc = sense_combine(&it->sense, 0, coils, it->images, it->b + t * pixels);
         if (rc == 0 && own > 0)
             rc = vec_scale(it->job->dev, pixels, (float)(it->largest / own), it->b + t * pixels);
     }
@@ -296,13 +295,12 @@ static int solve(struct series *s, int coils)
     struct iterative *it = s->it;
     const size_t all = s->count * it->g->pixels;
     const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
-    int rc =
-        sense_open(&s->sense, it->job->dev, it->normal, it->g->pixels, it->planes, coils, it->batch, it->maps, false);
-    it->g->tally.parts = s->sense.parts;
-    s->sense.ask = iterative_ask;
-    s->sense.context = it;
+    int rc = sense_maps(&it->sense, coils, it->maps);
     if (rc == 0)
-        rc = iterative_op_open(&s->op, it, sense_op(&s->sense), NULL);
+        rc = sense_normal(&it->sense, it->normal, it->planes);
+    it->g->tally.parts = it->sense.parts;
+    if (rc == 0)
+        rc = iterative_op_open(&s->op, it, sense_op(&it->sense), NULL);
     if (rc == 0)
         rc = kernels_scale(s);
     if (rc == 0)
@@ -313,7 +311,6 @@ static int solve(struct series *s, int coils)
     if (rc == 0)
         rc = iterative_solve(it, &op);
     iterative_op_close(&s->op);
-    sense_close(&s->sense);
     recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
     return rc;
 }

@@ -23,53 +23,70 @@ static int coils_until(const struct sense *s, int group)
     return group * s->group < s->coils ? group * s->group : s->coils;
 }
 
-/* Memory of a part, and what it needs of the first. */
-static int part_open(struct sense *s, struct sense_part *part, bool first)
+/* Memory of a part for at most `groups`. */
+static int part_open(const struct sense *s, struct sense_part *part, int groups)
 {
     const size_t image = s->pixels * sizeof(struct c32);
-    const int from = coils_until(s, part->first), until = coils_until(s, part->first + part->groups);
-    const size_t maps = (size_t)(until - from) * image;
+    const int most = groups * s->group, coils = most < s->coils ? most : s->coils;
     int rc = dev_alloc(part->dev, (size_t)s->batch * image, (void **)&part->scratch);
-    if (rc == 0 && first) {
-        part->normal = s->normal;
-        part->maps = s->maps;
-        return 0;
-    }
+    if (part == &s->part[0])
+        return rc;
     if (rc == 0)
-        rc = normal_copy(&part->normal, part->dev, s->normal);
-    if (rc == 0)
-        rc = dev_alloc(part->dev, maps, (void **)&part->copy);
-    if (rc == 0)
-        rc = dev_copy(part->dev, part->copy, s->dev, s->maps + (size_t)from * s->pixels, maps);
-    part->maps = part->copy;
+        rc = dev_alloc(part->dev, (size_t)coils * image, (void **)&part->copy);
     if (rc == 0)
         rc = dev_alloc(part->dev, image, (void **)&part->x);
-    return rc == 0 ? dev_alloc(part->dev, (size_t)part->groups * image, (void **)&part->sums) : rc;
+    return rc == 0 ? dev_alloc(part->dev, (size_t)groups * image, (void **)&part->sums) : rc;
 }
 
-int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int planes, int coils,
-               int batch, const struct c32 *maps, bool divide)
+int sense_open(struct sense *sense, struct dev *dev, size_t pixels, int coils, int batch, bool divide)
 {
     const int group = group_of(pixels, coils), groups = sense_groups(pixels, coils);
     const int most = divide ? dev_parts(dev) : 1, parts = most < groups ? most : groups;
-    *sense = (struct sense){.dev = dev, .normal = normal, .pixels = pixels, .planes = planes, .coils = coils};
+    *sense = (struct sense){.dev = dev, .pixels = pixels, .coils = coils, .group = group};
     sense->batch = batch < group ? batch : group;
-    sense->group = group;
-    sense->maps = maps;
     int rc = groups > 1 ? dev_alloc(dev, pixels * sizeof *sense->sum, (void **)&sense->sum) : 0;
     for (int p = 0; p < parts && rc == 0; p++) {
-        struct sense_part *part = &sense->part[sense->parts++];
+        struct sense_part *part = &sense->part[sense->opened++];
         part->dev = dev_part(dev, p);
-        part->first = p * groups / parts;
-        part->groups = (p + 1) * groups / parts - part->first;
-        rc = part_open(sense, part, p == 0);
+        rc = part_open(sense, part, (groups + parts - 1) / parts);
     }
+    return rc;
+}
+
+int sense_maps(struct sense *sense, int coils, const struct c32 *maps)
+{
+    const int groups = sense_groups(sense->pixels, coils);
+    int rc = 0;
+    sense->coils = coils;
+    sense->group = group_of(sense->pixels, coils);
+    sense->maps = maps;
+    sense->parts = sense->opened < groups ? sense->opened : groups;
+    for (int p = 0; p < sense->parts && rc == 0; p++) {
+        struct sense_part *part = &sense->part[p];
+        part->first = p * groups / sense->parts;
+        part->groups = (p + 1) * groups / sense->parts - part->first;
+        const int from = coils_until(sense, part->first), until = coils_until(sense, part->first + part->groups);
+        part->maps = p == 0 ? maps : part->copy;
+        if (p > 0)
+            rc = dev_copy(part->dev, part->copy, sense->dev, maps + (size_t)from * sense->pixels,
+                          (size_t)(until - from) * sense->pixels * sizeof *maps);
+    }
+    return rc;
+}
+
+int sense_normal(struct sense *sense, struct normal *normal, int planes)
+{
+    int rc = 0;
+    sense->planes = planes;
+    sense->part[0].normal = normal;
+    for (int p = 1; p < sense->parts && rc == 0; p++)
+        rc = normal_copy(&sense->part[p].normal, sense->part[p].dev, normal);
     return rc;
 }
 
 void sense_close(struct sense *sense)
 {
-    for (int p = 0; p < sense->parts; p++) {
+    for (int p = 0; p < sense->opened; p++) {
         struct sense_part *part = &sense->part[p];
         dev_release(part->dev, part->sums);
         dev_release(part->dev, part->x);
@@ -80,7 +97,7 @@ void sense_close(struct sense *sense)
     }
     dev_release(sense->dev, sense->sum);
     sense->sum = NULL;
-    sense->parts = 0;
+    sense->parts = sense->opened = 0;
 }
 
 /* out = the sum of one of the part's groups. */

@@ -27,10 +27,10 @@ struct sense_part {
 
 struct sense {
     struct dev *dev;
-    struct normal *normal;
     size_t pixels;
-    int planes; /* of an image, to each of which `normal` is applied alone */
-    int coils, batch, group, parts;
+    int planes; /* of an image, to each of which the normal operator is applied alone */
+    int coils, batch, group;
+    int parts, opened;      /* that compute; that have memory */
     const struct c32 *maps; /* device: [coils][pixels] */
     struct c32 *sum;        /* device: [pixels], one group's; NULL: there is one group */
     struct sense_part part[DEV_PARTS_MOST];
@@ -43,12 +43,18 @@ struct sense {
 /* Groups of `coils` with images of `pixels`. */
 int sense_groups(size_t pixels, int coils);
 
-/* All vectors are images of `pixels` on the device: `planes` that `normal` is applied to. `normal` and `maps` stay the
- * caller's, and as they are if `divide`: the device's parts have copies of them. `batch` coils are computed together.
- * Fails as dev_alloc(), normal_copy(). */
-int sense_open(struct sense *sense, struct dev *dev, struct normal *normal, size_t pixels, int planes, int coils,
-               int batch, const struct c32 *maps, bool divide);
+/* Memory for images of `pixels` and at most `coils`, of which `batch` are computed together; also on the device's parts
+ * if `divide`. It is kept between images. Fails as dev_alloc(). */
+int sense_open(struct sense *sense, struct dev *dev, size_t pixels, int coils, int batch, bool divide);
 void sense_close(struct sense *sense);
+
+/* The maps of the next image. They stay the caller's; parts have copies, which are made while the host goes on, and
+ * which later changes of `maps` are ordered after. Fails as dev_copy(). */
+int sense_maps(struct sense *sense, int coils, const struct c32 *maps);
+
+/* The normal operator, applied to each of the `planes` of an image. It stays the caller's; parts have copies likewise.
+ * After sense_maps(). Fails as normal_copy(). */
+int sense_normal(struct sense *sense, struct normal *normal, int planes);
 
 /* The operator, valid as long as `sense`; only its `normal` is set. */
 struct op sense_op(struct sense *sense);

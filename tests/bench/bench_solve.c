@@ -126,9 +126,9 @@ static void solve_apart(struct problem *p)
         const size_t elements = normal_kernel_elements(p->normal), at = (size_t)f * p->pixels;
         if (p->own)
             must(normal_kernel_use(p->normal, p->kernels + (size_t)f * elements), "normal_kernel_use");
-        must(sense_open(&sense, p->dev, p->normal, p->pixels, 1, p->coils, p->coils, p->maps + at * (size_t)p->coils,
-                        false),
-             "sense_open");
+        must(sense_open(&sense, p->dev, p->pixels, p->coils, p->coils, false), "sense_open");
+        must(sense_maps(&sense, p->coils, p->maps + at * (size_t)p->coils), "sense_maps");
+        must(sense_normal(&sense, p->normal, 1), "sense_normal");
         const struct op op = sense_op(&sense);
         must(cg_solve(p->dev, &op, p->lambda, p->b + at, p->x + at, &stop, NULL, &result), "cg_solve");
         sense_close(&sense);

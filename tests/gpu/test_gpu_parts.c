@@ -28,7 +28,9 @@ static struct c32 *run(int gpus, const int *index)
     must(normal_create_even(&normal, dev, &params, decay, NULL, NULL), "normal_create_even");
     struct c32 *maps = device_vector(dev, COILS * PIXELS, 1), *x = device_vector(dev, PIXELS, 2);
     struct c32 *r = device_vector(dev, PIXELS, 3), *host = take(PIXELS * sizeof *host);
-    must(sense_open(&sense, dev, normal, PIXELS, 1, COILS, 5, maps, true), "sense_open");
+    must(sense_open(&sense, dev, PIXELS, COILS, 5, true), "sense_open");
+    must(sense_maps(&sense, COILS, maps), "sense_maps");
+    must(sense_normal(&sense, normal, 1), "sense_normal");
     for (int call = 0; call < CALLS; call++) {
         must(sense_op(&sense).normal(&sense, x, r), "sense");
         must(vec_scale(dev, PIXELS, 1e-3f, r), "vec_scale");

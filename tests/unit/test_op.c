@@ -57,7 +57,7 @@ static int sense_adjoint(void *of, const struct c32 *y, struct c32 *x)
     return rc ? rc : sense_combine(&e->sense, 2, COILS - 2, e->images + 2 * PIXELS, x);
 }
 
-static int sense_normal(void *of, const struct c32 *x, struct c32 *r)
+static int sense_applied(void *of, const struct c32 *x, struct c32 *r)
 {
     struct encoding *e = of;
     return sense_op(&e->sense).normal(&e->sense, x, r);
@@ -74,7 +74,9 @@ static void encoding_open(struct encoding *e, int threads, int batch)
     assert_int_equal(normal_create_of(&e->normal, e->dev, &e->params, e->plan, e->k, NULL), 0);
     e->maps = op_test_random(e->dev, COILS * PIXELS, 21);
     e->images = op_test_random(e->dev, COILS * PIXELS, 22);
-    assert_int_equal(sense_open(&e->sense, e->dev, e->normal, PIXELS, 1, COILS, batch, e->maps, false), 0);
+    assert_int_equal(sense_open(&e->sense, e->dev, PIXELS, COILS, batch, false), 0);
+    assert_int_equal(sense_maps(&e->sense, COILS, e->maps), 0);
+    assert_int_equal(sense_normal(&e->sense, e->normal, 1), 0);
 }
 
 static void encoding_close(struct encoding *e)
@@ -106,7 +108,7 @@ static void test_sense(void **state)
     for (int batch = COILS; batch >= 1; batch -= 3) {
         struct encoding e;
         encoding_open(&e, 2, batch);
-        const struct op op = {&e, PIXELS, COILS * SAMPLES, sense_forward, sense_adjoint, sense_normal};
+        const struct op op = {&e, PIXELS, COILS * SAMPLES, sense_forward, sense_adjoint, sense_applied};
         op_test(e.dev, &op, 2e-6, 3e-5);
         encoding_close(&e);
     }
@@ -159,49 +161,77 @@ static void test_creation_is_canceled(void **state)
     encoding_close(&e);
 }
 
-/* Coils of a large image on a device of one, two and three parts give the same bits, and their sum over all coils. */
+enum { SIDE = 512, LARGE = SIDE * SIDE, MANY = 19, IMAGES = 3 };
+
+static double slow_decay(const void *of, const double l[3])
+{
+    (void)of;
+    return exp(-0.02 * (l[0] * l[0] + l[1] * l[1]));
+}
+
+/* Images of many coils, of fewer ones with other maps and another operator, and of many again, in one memory:
+ * r[IMAGES][LARGE] of device memory. */
+static void divided_images(struct dev *dev, struct normal *const normal[2], const struct c32 *maps, const struct c32 *x,
+                           struct c32 *r)
+{
+    static const int coils[IMAGES] = {MANY, 11, MANY}, groups[IMAGES] = {3, 2, 3};
+    struct sense sense;
+    const struct c32 *copy = NULL;
+    assert_int_equal(sense_open(&sense, dev, LARGE, MANY, 3, true), 0);
+    for (int i = 0; i < IMAGES; i++) {
+        assert_int_equal(sense_groups(LARGE, coils[i]), groups[i]);
+        assert_int_equal(sense_maps(&sense, coils[i], maps + (i == 1 ? LARGE : 0)), 0);
+        assert_int_equal(sense_normal(&sense, normal[i == 1], 1), 0);
+        assert_int_equal(sense.parts, dev_parts(dev) < groups[i] ? dev_parts(dev) : groups[i]);
+        assert_true(i == 0 || dev_parts(dev) == 1 || sense.part[1].copy == copy);
+        copy = sense.part[1].copy;
+        assert_int_equal(sense_op(&sense).normal(&sense, x, r + (size_t)i * LARGE), 0);
+    }
+    sense_close(&sense);
+}
+
+/* Coils of a large image on a device of one, two and three parts give the same bits, and their sum over all coils; also
+ * when the parts' memory was another image's. */
 static void test_sense_is_divided(void **state)
 {
     (void)state;
-    enum { SIDE = 512, LARGE = SIDE * SIDE, MANY = 19 };
     const struct nufft_params params = {.dim = 2, .n = {SIDE, SIDE, 1}, .batch = 3};
     struct c32 *first = NULL;
     for (int parts = 1; parts <= 3; parts++) {
         struct dev *dev = NULL;
-        struct normal *normal = NULL;
-        struct sense sense;
+        struct normal *normal[2] = {NULL, NULL};
         assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
         for (int p = 1; p < parts; p++)
             assert_int_equal(dev_join(dev, 0), 0);
         assert_int_equal(dev_parts(dev), parts);
-        assert_int_equal(normal_create_even(&normal, dev, &params, decay, NULL, NULL), 0);
+        assert_int_equal(normal_create_even(&normal[0], dev, &params, decay, NULL, NULL), 0);
+        assert_int_equal(normal_create_even(&normal[1], dev, &params, slow_decay, NULL, NULL), 0);
         struct c32 *maps = op_test_random(dev, MANY * LARGE, 1), *x = op_test_random(dev, LARGE, 2);
-        struct c32 *r = op_test_random(dev, LARGE, 3), *one = op_test_random(dev, LARGE, 4);
-        assert_int_equal(sense_groups(LARGE, MANY), 3);
-        assert_int_equal(sense_open(&sense, dev, normal, LARGE, 1, MANY, 3, maps, true), 0);
-        assert_int_equal(sense.parts, parts);
-        assert_int_equal(sense_op(&sense).normal(&sense, x, r), 0);
-        sense_close(&sense);
+        struct c32 *r = op_test_random(dev, IMAGES * LARGE, 3), *one = op_test_random(dev, LARGE, 4);
+        divided_images(dev, normal, maps, x, r);
+        assert_memory_equal(r, r + 2 * LARGE, LARGE * sizeof *r);
         if (!first) {
             struct c32 *all = op_test_random(dev, LARGE, 5);
-            first = malloc(LARGE * sizeof *first);
+            first = malloc(IMAGES * LARGE * sizeof *first);
             assert_non_null(first);
-            memcpy(first, r, LARGE * sizeof *first);
+            memcpy(first, r, IMAGES * LARGE * sizeof *first);
             assert_int_equal(vec_zero(dev, LARGE, all), 0);
             for (size_t c = 0; c < MANY; c++) {
                 assert_int_equal(vec_multiply(dev, LARGE, 1, maps + c * LARGE, x, one), 0);
-                assert_int_equal(normal_apply(normal, 1, one, one), 0);
+                assert_int_equal(normal_apply(normal[0], 1, one, one), 0);
                 assert_int_equal(vec_multiply_conj_add(dev, LARGE, 1, maps + c * LARGE, one, all), 0);
             }
             assert_true(op_test_distance(dev, LARGE, r, all) < 1e-6);
+            assert_true(op_test_distance(dev, LARGE, r, r + LARGE) > 0.1);
             dev_release(dev, all);
         }
-        assert_memory_equal(first, r, LARGE * sizeof *first);
+        assert_memory_equal(first, r, IMAGES * LARGE * sizeof *first);
         dev_release(dev, maps);
         dev_release(dev, x);
         dev_release(dev, r);
         dev_release(dev, one);
-        normal_free(normal);
+        normal_free(normal[1]);
+        normal_free(normal[0]);
         dev_free(dev);
     }
     free(first);

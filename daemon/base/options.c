@@ -96,8 +96,9 @@ static const struct option {
     {"client-jobs", "0", "Maximum number of waiting jobs per client; further ones get 429. 0: no limit.",
      OPTION_IS_COUNT, AT(client_jobs), 0, 1000000, .live = true},
     {"client-bytes", "0",
-     "Maximum total size of a client's waiting scans, in bytes; further ones get 429. 0: no limit.", OPTION_IS_SIZE,
-     AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
+     "Maximum total size of a client's waiting scans, in bytes; further ones get 429. It limits the results of a job, "
+     "too. A token's bytes= takes its place. 0: no limit.",
+     OPTION_IS_SIZE, AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"priority-ageing", "1800",
      "Seconds of waiting that raise a job by one priority, so that batch jobs are never starved. 0: waiting does not "
      "raise it.",
@@ -112,7 +113,7 @@ static const struct option {
      OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400, .live = true},
     {"keep-bytes", "50%",
      "Maximum size of the results and kept scans of ended jobs, in bytes or as a share of the state folder's disk; "
-     "above it, the jobs that ended first are removed. 0: no limit.",
+     "above it, of the client that keeps most, the jobs that ended first are removed. 0: no limit.",
      OPTION_IS_SHARE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"job-names", "jobs",
      "Storage and display of the names that clients give their jobs, e.g. file names: none (names are discarded), jobs "

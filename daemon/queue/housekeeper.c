@@ -52,16 +52,24 @@ static int expire(struct housekeeper *housekeeper)
 
 /* ---- ended jobs ---- */
 
+/* No client's results make room for those of a client that keeps more. */
 static int make_room(const struct core *core, int64_t most, int *removed)
 {
     char id[1][JOB_ID];
+    struct kept_first first = {.id = "-"};
     struct kept kept;
-    int count = 1, rc = 0;
-    for (store_kept(core->store, &kept); !rc && count && kept.scan_bytes + kept.result_bytes > most;
+    int rc = 0;
+    for (store_kept(core->store, &kept); !rc && *first.id && kept.scan_bytes + kept.result_bytes > most;
          store_kept(core->store, &kept)) {
-        rc = store_ended(core->store, INT64_MAX, -1, id, 1, &count);
+        rc = store_kept_first(core->store, &first);
+        if (rc || !*first.id)
+            continue;
+        memcpy(id[0], first.id, sizeof id[0]);
+        rc = jobs_remove(core, id, 1, removed);
         if (!rc)
-            rc = jobs_remove(core, id, count, removed);
+            log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){first.id, first.client, 0},
+                           "removed for space (option keep-bytes): client %s keeps most, %.1f MB", first.client,
+                           1e-6 * (double)first.kept);
     }
     return rc;
 }

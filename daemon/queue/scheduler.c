@@ -169,8 +169,8 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O, s:o, s:b, s:I}", "type", "job", "id", job->id, "kind",
                                      job->kind, "parameters", job->parameters, "files", names, "room",
-                                     results_room(scheduler, &slot->running.most), "checkpoint", checkpoint, "live",
-                                     (json_int_t)shown),
+                                     results_room(scheduler, job, &slot->running.most), "checkpoint", checkpoint,
+                                     "live", (json_int_t)shown),
                            files, count)) {
         job_undelivered(scheduler, slot);
     }

@@ -118,7 +118,7 @@ json_t *results_names(const struct job *job);
 
 /* The space for the results of a job that starts now, as a member of the message "job". *most: its limit in bytes; 0:
  * none. New reference. */
-json_t *results_room(const struct scheduler *scheduler, int64_t *most);
+json_t *results_room(const struct scheduler *scheduler, const struct job *job, int64_t *most);
 
 /* Store the outcomes of ended jobs and wake their waiters; failures of the store are retried later. */
 void slot_finish(struct scheduler *scheduler, struct worker_slot *slot);

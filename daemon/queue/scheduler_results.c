@@ -68,14 +68,17 @@ static void least_take(int64_t value, const char *name, int64_t *least, const ch
     }
 }
 
-json_t *results_room(const struct scheduler *scheduler, int64_t *most)
+json_t *results_room(const struct scheduler *scheduler, const struct job *job, int64_t *most)
 {
     const struct core *core = &scheduler->core;
     int64_t now = 0, ever = 0;
     const char *of = "";
     *most = 0;
     least_take(core->options->result_limit, "option result-limit", most, &of);
-    least_take(core->options->client_bytes, "option client-bytes", most, &of);
+    if (job->quota.bytes > 0)
+        least_take(job->quota.bytes, "bytes= of the client's token", most, &of);
+    else
+        least_take(core->options->client_bytes, "option client-bytes", most, &of);
     if (spool_results_room(core->spool, core->options->work_reserve, &now, &ever) == 0) {
         least_take(ever > 0 ? ever : 1, "the size of the disk", most, &of);
         now = now > 0 ? now : 1;

@@ -22,7 +22,8 @@ enum {
     JOB_DESTINATIONS = 200 + 1
 };
 
-/* Limits of what one client may have waiting: jobs, and bytes of their scans. 0: as store_set_quota(). */
+/* Limits of what one client may have waiting: jobs, and bytes of their scans. `bytes` limits the results of a job, too.
+ * 0: as store_set_quota(). */
 struct quota {
     int64_t jobs, bytes;
 };
@@ -36,7 +37,7 @@ struct job {
     char client[JOB_CLIENT];            /* the client */
     char name[JOB_NAME];                /* given by the client, as a file name; "": none */
     char destination[JOB_DESTINATIONS]; /* names, separated by commas, that the client gave; "": none; not read back */
-    struct quota quota;                 /* of the client, at submission; not stored */
+    struct quota quota;                 /* of the client, at submission; `bytes` is stored */
     enum job_priority priority;
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;

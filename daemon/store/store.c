@@ -183,12 +183,12 @@ static int submit_apply(struct store *store, void *context)
     rc = sql_change(writer,
                     sql_prepare(writer,
                                 "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
-                                "client, priority, deadline, idempotency_key, digest, name, asked) "
-                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                "sisiijjsiissss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
+                                "client, priority, deadline, idempotency_key, digest, name, asked, quota) "
+                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                "sisiijjsiissssi", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
                                 submission->created, job->parameters, job->formats, job->client, (int64_t)job->priority,
                                 submission->deadline, *job->key ? job->key : NULL, *job->digest ? job->digest : NULL,
-                                job->name, job->destination),
+                                job->name, job->destination, job->quota.bytes),
                     NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
     if (rc)

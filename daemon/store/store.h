@@ -133,6 +133,15 @@ struct kept {
 };
 void store_kept(struct store *store, struct kept *out);
 
+/* The job to remove first for lack of space: of the client whose ended jobs take most of the disk, the one that ended
+ * first and takes any. Jobs with a delivery that has not ended stay. id "": there is none. `kept`: the client's bytes.
+ */
+struct kept_first {
+    char id[JOB_ID], client[JOB_CLIENT];
+    int64_t kept;
+};
+int store_kept_first(struct store *store, struct kept_first *out);
+
 /* Count a further result of a job: its image in another format. Fails with ERR_NOT_FOUND. */
 int store_kept_add(struct store *store, const char *id, int64_t bytes);
 

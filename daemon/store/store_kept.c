@@ -16,6 +16,46 @@ void store_kept(struct store *store, struct kept *out)
     pthread_mutex_unlock(&store->tally_lock);
 }
 
+/* Of this client's jobs. */
+static int client_first(struct connection *reader, struct kept_first *out)
+{
+    sqlite3_stmt *statement =
+        sql_prepare(reader,
+                    "SELECT id FROM job WHERE client = ? AND kept > 0 AND NOT EXISTS (SELECT 1 "
+                    "FROM delivery WHERE job = id AND delivery.state < 2) ORDER BY finished LIMIT 1",
+                    "s", out->client);
+    if (!statement)
+        return err_last()->code;
+    int step = sqlite3_step(statement);
+    if (step == SQLITE_ROW)
+        snprintf(out->id, sizeof out->id, "%s", (const char *)sqlite3_column_text(statement, 0));
+    int rc = step == SQLITE_ROW || step == SQLITE_DONE ? 0 : sql_failed(reader->db, "reading which results are kept");
+    sql_release(statement);
+    return rc;
+}
+
+int store_kept_first(struct store *store, struct kept_first *out)
+{
+    *out = (struct kept_first){.kept = 0};
+    struct lister *lister = &store->lister[0]; /* the sums take long */
+    pthread_mutex_lock(&lister->lock);
+    struct connection *reader = &lister->connection;
+    sqlite3_stmt *statement = sql_prepare(
+        reader, "SELECT client, sum(kept) AS most FROM job WHERE kept > 0 GROUP BY client ORDER BY most DESC", "");
+    int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!rc && !*out->id && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        snprintf(out->client, sizeof out->client, "%s", (const char *)sqlite3_column_text(statement, 0));
+        out->kept = sqlite3_column_int64(statement, 1);
+        rc = client_first(reader, out);
+    }
+    if (!rc && !*out->id && step != SQLITE_DONE)
+        rc = sql_failed(reader->db, "reading which results are kept");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&lister->lock);
+    return rc;
+}
+
 struct addition {
     const char *id;
     int64_t bytes;

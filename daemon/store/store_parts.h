@@ -156,7 +156,7 @@ int tally_read(struct store *store, const char *id, struct tally_entry *entry, s
 
 #define JOB_COLUMNS_OF(parameters, formats, results, report)                                                   \
     "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, " parameters ", " formats \
-    ", error, " results ", " report ", client, priority, deadline, idempotency_key, digest, name, kept_scan"
+    ", error, " results ", " report ", client, priority, deadline, idempotency_key, digest, name, kept_scan, quota"
 #define JOB_COLUMNS       JOB_COLUMNS_OF("parameters", "formats", "results", "report")
 #define JOB_COLUMNS_LIST  JOB_COLUMNS_OF("parameters", "formats", "results", "NULL")
 #define JOB_COLUMNS_BRIEF JOB_COLUMNS_OF("NULL", "NULL", "NULL", "NULL")

@@ -40,6 +40,7 @@ static void job_row_read(sqlite3_stmt *row, struct job *job)
     column_text(row, 19, job->digest, sizeof job->digest);
     column_text(row, 20, job->name, sizeof job->name);
     job->scan_kept = !job_state_is_final(job->state) || sqlite3_column_int64(row, 21) > 0;
+    job->quota.bytes = sqlite3_column_int64(row, 22);
 }
 
 int job_rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)

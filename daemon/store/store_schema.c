@@ -45,6 +45,10 @@ static const char *const steps[] = {
     " answer TEXT NOT NULL DEFAULT '', UNIQUE (job, destination));"
     "CREATE INDEX delivery_due ON delivery (due) WHERE state = 0;"
     "CREATE INDEX delivery_open ON delivery (state, created) WHERE state <> 2",
+    /* quota: the sender's own quota of bytes, which limits the job's results, too; 0: the server's. job_kept: which
+     * client keeps most, and its jobs that end first. */
+    "ALTER TABLE job ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX job_kept ON job (client, finished, kept) WHERE kept > 0",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 
+import numpy as np
 import scans
 from contract import operations
 from guarded import Guarded
@@ -203,6 +204,26 @@ def quotas():
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "the old tokens stay" in daemon.read_log(), "a word about the broken line")
         daemon.expect_trouble = True
+
+
+@test("a token's quota of bytes limits the results of its jobs, in place of client-bytes")
+def quota_of_results():
+    scan = scans.radial(matrix=(2048, 2048, 1), spokes=10, samples=4, coils=1, weights=False)
+    scan.heads["idx"]["repetition"] = np.arange(10)  # one image per spoke: 168 MB
+    with Guarded(client_bytes="1M") as daemon:
+        with open(daemon.tokens) as file:
+            text = file.read()
+        with open(daemon.tokens, "w") as file:
+            file.write(re.sub("^(mri2 .*)$", r"\1 bytes=100000000", text, flags=re.M))
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload: 5 tokens" in daemon.read_log(), "the reload")
+        body = scan.bytes(daemon.state)
+        for who, limit, words in (("other", 100000000, "bytes= of the client's token"),
+                                  ("submit", 1 << 20, "option client-bytes")):
+            job = daemon.as_(who, "POST", "/v1/jobs?kind=recon&dcf=none", body).expect(202).json()["id"]
+            error = daemon.ended(job)["error"]
+            same((error["code"], error["available_bytes"]), ("result-too-large", limit), f"the failure of {who}")
+            assert words in error["detail"], error
 
 
 @test("resumable uploads count towards quotas: no creation exceeds one, even ten at once; none becomes a job")

@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -444,6 +445,24 @@ def retention_by_bytes():
         daemon.restart()
         time.sleep(1.5)
         daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)
+
+
+@test("a client that fills keep-bytes removes its own oldest results, not the older ones of another")
+def retention_by_client():
+    with Daemon(devices="cpu") as daemon:
+        quiet, *busy = [daemon.finish(submit(daemon, X_Mrirecond_Client=client))
+                        for client in ("quiet", "busy", "busy", "busy")]
+        size = sum(result["bytes"] for result in busy[2]["results"])
+        daemon.kill()
+        daemon.options["keep_bytes"] = 2 * size + 100
+        daemon.restart()
+        for job in busy[:2]:
+            wait_until(lambda: daemon.get(f"/v1/jobs/{job['id']}").status == 404, "the busy client's oldest to go")
+        wait_until(lambda: "removed 0 ended jobs for their age, 2 for space" in daemon.read_log(),
+                   "the end of that pass")
+        for job in (quiet, busy[2]):
+            daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200)
+        assert re.search(rf"job={busy[0]['id']} removed for space .*client busy keeps most", daemon.read_log())
 
 
 @test("a purge removes finished jobs by age and state, and nothing else")

@@ -214,6 +214,7 @@ struct fixture {
     struct waiters *waiters;
     struct live *live;
     struct scheduler *scheduler;
+    int64_t quota; /* bytes, of the sender of the next jobs; 0: the server's */
 };
 
 static inline void start(struct fixture *f)
@@ -265,6 +266,7 @@ static inline void submit_for(struct fixture *f, const char *what, const char *f
     assert_int_equal(spool_finish(&file), 0);
     strcpy(job.id, file.id);
     job.bytes = (int64_t)strlen(what);
+    job.quota.bytes = f->quota;
     strcpy(job.kind, "recon");
     assert_int_equal(store_submit(f->store, &job, 100), 0);
     job_clear(&job);

@@ -194,7 +194,9 @@ static void an_earlier_store_is_converted(void **state)
     job_end(f, 1, true);
     store_free(f->store);
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "DROP TABLE delivery; ALTER TABLE job DROP COLUMN asked; PRAGMA user_version = 6",
+    assert_int_equal(sqlite3_exec(db,
+                                  "DROP TABLE delivery; DROP INDEX job_kept; ALTER TABLE job DROP COLUMN quota; "
+                                  "ALTER TABLE job DROP COLUMN asked; PRAGMA user_version = 6",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(db);

@@ -75,6 +75,11 @@ static void results_beyond_the_limit_are_a_fault_of_the_worker(void **state)
     ends(f, "good", JOB_SUCCEEDED, NULL, 1);
     f->options.client_bytes = 4;
     ends(f, "good", JOB_FAILED, "internal", 1);
+    f->quota = 5; /* a client's own quota counts instead of the option */
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+    f->quota = 4;
+    f->options.client_bytes = 0;
+    ends(f, "good", JOB_FAILED, "internal", 1);
 }
 
 static void cancel_job(struct fixture *f, const char *what)

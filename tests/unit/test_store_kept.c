@@ -1,4 +1,5 @@
 /* daemon/store/store.h: Idempotency-Keys, deadlines, retention. */
+#include "daemon/store/deliveries.h"
 #include "tests/unit/store_fixture.h"
 
 /* Submit job `i` with a key, and a deadline so many milliseconds from now. */
@@ -169,13 +170,67 @@ static void kept_scans_are_counted_apart_from_results(void **state)
     assert_int_equal(kept.scans + kept.scan_bytes + kept.result_bytes, 0);
 }
 
+/* End a client's job with results of so many bytes. */
+static void keep(struct store *store, int i, const char *client, int64_t bytes)
+{
+    char id[JOB_ID];
+    json_t *results = json_pack("[{s:I}]", "bytes", (json_int_t)bytes);
+    assert_int_equal(submit_of(store, i, 10, client, PRIORITY_NORMAL, 1000), 0);
+    take(store, i);
+    assert_int_equal(store_succeed(store, id_of(i, id), results, NULL), 0);
+    json_decref(results);
+    moments_pass(2); /* each job ends at a time of its own */
+}
+
+static void deliver(struct store *store)
+{
+    struct delivery delivery;
+    bool found;
+    assert_int_equal(store_delivery_claim(store, NULL, &delivery, &found), 0);
+    assert_true(found);
+    assert_int_equal(store_delivery_end(store, &delivery, DELIVERY_DELIVERED, 0, "taken"), 0);
+}
+
+static void the_client_that_keeps_most_makes_room_first(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct kept_first first;
+    char id[JOB_ID];
+    assert_int_equal(store_kept_first(store, &first), 0);
+    assert_string_equal(first.id, "");
+    keep(store, 1, "quiet", 700); /* the oldest of all */
+    keep(store, 2, "busy", 0);    /* its removal would free nothing */
+    for (int i = 3; i <= 5; i++)
+        keep(store, i, "busy", 400);
+    const int expected[] = {3, 4, 1, 5}; /* busy: 1200, 800; quiet: 700; busy: 400 */
+    const int64_t kept[] = {1200, 800, 700, 400};
+    for (int i = 0; i < 4; i++) {
+        if (i == 1) { /* a job that is still to be delivered stays */
+            assert_int_equal(store_delivery_send(store, id_of(4, id), "somewhere"), 0);
+            assert_int_equal(store_kept_first(store, &first), 0);
+            assert_string_equal(first.id, id_of(5, id));
+            assert_int_equal(store_delivery_send(store, id_of(5, id), "somewhere"), 0);
+            assert_int_equal(store_kept_first(store, &first), 0);
+            assert_string_equal(first.client, "quiet");
+            deliver(store);
+            deliver(store);
+        }
+        assert_int_equal(store_kept_first(store, &first), 0);
+        assert_string_equal(first.id, id_of(expected[i], id));
+        assert_int_equal(first.kept, kept[i]);
+        assert_int_equal(store_delete(store, first.id), 0);
+    }
+    assert_int_equal(store_kept_first(store, &first), 0);
+    assert_string_equal(first.id, "");
+    assert_int_equal(state_of(store, 2), JOB_SUCCEEDED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_STORE(a_key_identifies_one_job_of_a_client),
-        WITH_STORE(a_job_still_waiting_at_its_deadline_fails),
-        WITH_STORE(bytes_kept_by_ended_jobs_are_counted),
-        WITH_STORE(kept_scans_are_counted_apart_from_results),
+        WITH_STORE(a_key_identifies_one_job_of_a_client),        WITH_STORE(a_job_still_waiting_at_its_deadline_fails),
+        WITH_STORE(bytes_kept_by_ended_jobs_are_counted),        WITH_STORE(kept_scans_are_counted_apart_from_results),
+        WITH_STORE(the_client_that_keeps_most_makes_room_first),
     };
     return cmocka_run_group_tests_name("store_kept", tests, NULL, NULL);
 }

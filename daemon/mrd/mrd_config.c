@@ -165,21 +165,32 @@ static int value_put(struct query *query, const char *name, const json_t *value)
     return 0;
 }
 
+/* The members that name a configuration. OpenRecon's choice of a name that is not in its list is the second one, which
+ * FIRE's servers prefer to the first unless it is empty. */
+static const char *const naming[] = {"config", "customconfig"};
+
+static int named_read(char name[MRD_NAME], json_t *object)
+{
+    for (size_t i = 0; i < sizeof naming / sizeof *naming; i++) {
+        json_t *value = json_object_get(object, naming[i]);
+        if (value && (!json_is_string(value) || json_string_length(value) >= MRD_NAME))
+            return err_set(ERR_BAD_PARAMETER, "The member %s must be the name of a configuration.", naming[i]);
+        if (value && json_string_length(value) > 0)
+            snprintf(name, MRD_NAME, "%s", json_string_value(value));
+        json_object_del(object, naming[i]);
+    }
+    return 0;
+}
+
 /* An object of parameters as a query. */
 static int object_read(struct query *query, char name[MRD_NAME], json_t *object)
 {
     const char *key;
     json_t *value;
-    int rc = 0;
-    json_object_foreach (object, key, value) {
-        const bool config = strcmp(key, "config") == 0;
-        if (config && (!json_is_string(value) || json_string_length(value) >= MRD_NAME))
-            return err_set(ERR_BAD_PARAMETER, "The member config must be the name of a configuration.");
-        if (config)
-            snprintf(name, MRD_NAME, "%s", json_string_value(value));
-        else if (!rc)
+    int rc = named_read(name, object);
+    json_object_foreach (object, key, value)
+        if (!rc)
             rc = value_put(query, key, value);
-    }
     return rc;
 }
 

@@ -96,6 +96,15 @@ def fire(daemon):
     assert pixels.shape == truth[0].shape and pixels.dtype == truth.dtype, "a different configuration"
     job = daemon.job(newest(daemon)["id"])
     same((job["name"], float(job["parameters"]["tolerance"])), ('knee & "hip"', 1e-3), "name and tolerance")
+    # A configuration of one's own has a second member, empty if there is none; it overrides the first, in any order.
+    for parameters, name, output in (('"customconfig": "raw", "config": "cine"', "", "complex"),
+                                     ('"config": "raw", "customconfig": ""', "", "complex"),
+                                     ('"customconfig": ""', "cine", "magnitude")):
+        with mrd.Session(daemon) as session:
+            session.send(mrd.config_file("cine"), MESSAGES[0],
+                         mrd.text(mrd.TEXT, '{"parameters": {%s}}' % parameters), *MESSAGES[1:]).images()
+        job = daemon.job(newest(daemon)["id"])
+        same((job["name"], job["parameters"]["output"]), (name, output), f"what {parameters} gives")
     with mrd.Session(daemon) as session:
         session.send(mrd.config_file("cine"), mrd.text(mrd.CONFIG_TEXT, '{"coils": "none", "output": "complex"}'),
                      *MESSAGES).images()
@@ -117,6 +126,8 @@ def refused(daemon):
             ("a parameter that is none", mrd.text(mrd.CONFIG_TEXT, "spirals=7") + head, "unknown-parameter", "spirals"),
             ("a value that is none", mrd.text(mrd.CONFIG_TEXT, '{"tolerance": "x"}') + head, "bad-parameter",
              "tolerance"),
+            ("a number for a name", mrd.text(mrd.CONFIG_TEXT, '{"customconfig": 7}') + head, "bad-parameter",
+             "customconfig"),
             ("lists in JSON", mrd.text(mrd.CONFIG_TEXT, '{"a": ' + nested + "}"), "bad-parameter", "JSON"),
             ("a long text", struct.pack("<HI", mrd.CONFIG_TEXT, 1 << 30) + b"a=" + bytes(20000), "limit-exceeded",
              "16384"),

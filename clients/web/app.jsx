@@ -1,12 +1,13 @@
 // The page's frame: the service above, the list on the left, one job on the right, the place to drop scans below.
-import {useEffect, useState} from "preact/hooks";
+import {useEffect, useRef, useState} from "preact/hooks";
 import * as api from "./api.js";
 import {DeliveriesLink, Outbox} from "./deliveries.jsx";
 import {Drop} from "./drop.jsx";
 import {JobView} from "./job.jsx";
+import {nameOf, remove} from "./jobs.js";
 import {List} from "./list.jsx";
 import {Login} from "./login.jsx";
-import {now, say, useStore} from "./store.js";
+import {change, now, say, useStore} from "./store.js";
 import * as text from "./text.js";
 
 /** What the service says of itself, as one sentence. */
@@ -89,10 +90,36 @@ function Notice() {
     return <p class={`notice ${notice?.bad ? "bad" : ""}`} role="status">{notice?.text}</p>;
 }
 
+/** Asks before a job is deleted. */
+function Deletion({job}) {
+    const dialog = useRef(null);
+    useEffect(() => {
+        const before = document.activeElement;
+        dialog.current.showModal();
+        return () => before?.isConnected && before.focus({preventScroll: true});
+    }, []);
+    const close = () => change({doomed: null});
+    const confirm = (event) => {
+        event.preventDefault();
+        close();
+        remove(job);
+    };
+    return <dialog ref={dialog} aria-label="Delete a job" onClose={close}>
+        <form onSubmit={confirm}>
+            <p>Delete <strong>{nameOf(job)}</strong>, with its results{job.scan_kept ? " and its scan" : ""}?</p>
+            <div class="buttons">
+                <button type="submit" class="main" autofocus>Delete it</button>
+                <button type="button" onClick={close}>Keep it</button>
+            </div>
+        </form>
+    </dialog>;
+}
+
 export function App() {
     const session = useStore((state) => state.session);
     const selected = useStore((state) => state.selected);
     const view = useStore((state) => state.view);
+    const doomed = useStore((state) => state.doomed);
     const time = useClock(5000);
     useEffect(() => {
         const job = selected && now().jobs.get(selected);
@@ -111,6 +138,7 @@ export function App() {
             <Drop />
             <Notice />
         </footer>
+        {doomed && <Deletion key={doomed.id} job={doomed} />}
     </div>;
 }
 

@@ -1,8 +1,9 @@
 // Where scans are dropped: the strip below, and the whole page while a file is dragged over it.
 import {useEffect, useRef, useState} from "preact/hooks";
+import {nameOf} from "./jobs.js";
 import {change, mayChange, useStore} from "./store.js";
 import * as text from "./text.js";
-import {sendFiles} from "./upload.js";
+import {give, sendFiles} from "./upload.js";
 
 /** Whether a file is being dragged over the page; what is dropped goes to `send`. */
 function useDragging(send) {
@@ -66,29 +67,45 @@ export function Drop() {
     return <Sender />;
 }
 
+/** The request for the file of a job that shall run again. */
+function Wanted({job, input}) {
+    return <div class="wanted" role="alert">
+        <p>The scan of <strong>{nameOf(job)}</strong> was not kept. Choose its file ({text.bytes(job.bytes)}) to run it
+            again, or drop it.</p>
+        <button type="button" class="main" onClick={() => input.current.click()}>Choose its file</button>
+        <button type="button" onClick={() => change({wanted: null})}>Do not run</button>
+    </div>;
+}
+
 function Sender() {
     const kinds = useStore((state) => state.kinds);
     const uploads = useStore((state) => state.uploads);
+    const wanted = useStore((state) => state.wanted);
     const [kind, setKind] = useState("");
     const input = useRef(null);
     const send = (files) => {
         change({notice: null});
-        sendFiles(files, (file) => kind || kindOf(file, kinds));
+        if (wanted)
+            give(files[0]);
+        else
+            sendFiles(files, (file) => kind || kindOf(file, kinds));
     };
     const over = useDragging(send);
     const inputs = new Set(kinds.filter(({name}) => !kind || name === kind).flatMap((one) => one.inputs));
     return <section class={`drop ${over ? "over" : ""}`} aria-label="Send scans">
-        <button type="button" class="main" onClick={() => input.current.click()}>Send a scan</button>
+        {wanted ? <Wanted job={wanted.job} input={input} /> :
+            <button type="button" class="main" onClick={() => input.current.click()}>Send a scan</button>}
         <input ref={input} type="file" multiple hidden aria-label="Files to send" onChange={(event) => {
-            send([...event.target.files]);
+            if (event.target.files.length > 0)
+                send([...event.target.files]);
             event.target.value = "";
         }} />
-        {kinds.length > 1 && <select aria-label="Kind of job" value={kind}
+        {!wanted && kinds.length > 1 && <select aria-label="Kind of job" value={kind}
             onChange={(event) => setKind(event.target.value)}>
             <option value="">Kind by the file's name</option>
             {kinds.map(({name, help}) => <option key={name} value={name} title={help}>{name}</option>)}
         </select>}
-        {uploads.length === 0 ? <p class="quiet">
+        {uploads.length === 0 ? !wanted && <p class="quiet">
             {over ? "Let go to send." :
                 `or drop files anywhere. ${inputs.size > 0 ? `Accepted: ${[...inputs].join("; ")}.` : ""}`}
         </p> : <ul class="uploads">{uploads.map((upload) => <Sending key={upload.key} upload={upload} />)}</ul>}

@@ -4,10 +4,11 @@ import {useEffect, useState} from "preact/hooks";
 import * as api from "./api.js";
 import {Deliveries} from "./deliveries.jsx";
 import {formOf} from "./forms.js";
-import {again, cancel, nameOf, pin, remove} from "./jobs.js";
+import {cancel, doom, hasScan, nameOf, pin} from "./jobs.js";
 import {changed, Parameters, proposals} from "./parameters.jsx";
 import {change, mayChange, now, useStore} from "./store.js";
 import * as text from "./text.js";
+import {again} from "./upload.js";
 import {Result} from "./viewer.jsx";
 
 /** The whole document of a job, anew whenever its state changes; and of a finished one, its results. */
@@ -103,23 +104,40 @@ function Downloads({results}) {
     </section>;
 }
 
-/** The command that sends the same scan with the same parameters. */
-function Command({job, kind}) {
-    const words = [`kind=${job.kind}`, ...changed(job, kind).map(({name}) => `${name}=${job.parameters[name]}`)];
-    const query = words.map((word) => encodeURI(word)).join("&");
-    const file = text.quoted(job.name || "scan.h5"), url = text.quoted(`${location.origin}/v1/jobs?${query}`);
-    const line = `curl -sS --data-binary @${file} ${url}`;
+/** Text to be copied. */
+function Lines({title, lines}) {
     const [copied, setCopied] = useState(false);
     const copy = async () => {
-        await navigator.clipboard.writeText(line);
+        await navigator.clipboard.writeText(lines);
         setCopied(true);
     };
-    return <section class="block">
-        <div class="bar"><h3>With curl</h3>
+    return <div>
+        <div class="bar"><h3>{title}</h3>
             {navigator.clipboard &&
                 <button type="button" class="link" onClick={copy}>{copied ? "Copied" : "Copy"}</button>}
         </div>
-        <pre tabIndex={0}><code>{line}</code></pre>
+        <pre tabIndex={0} aria-label={title}><code>{lines}</code></pre>
+    </div>;
+}
+
+/** How the same scan is sent with the same parameters by programs. A token is taken from the variable that the
+ * command mrirecon and the Python package take it from. */
+function Commands({job, kind}) {
+    const tokens = useStore((state) => Boolean(state.identity?.tokens));
+    const words = [["kind", job.kind], ...changed(job, kind).map(({name}) => [name, String(job.parameters[name])])];
+    const query = words.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+    const file = job.name || "scan.h5", url = `${location.origin}/v1/jobs?${query}`;
+    const header = tokens ? `-H "Authorization: Bearer $MRIRECON_TOKEN" ` : "";
+    const curl = `curl -sS --fail-with-body ${header}--data-binary ${text.quoted(`@${file}`)} -o job.json ` +
+        text.quoted(url);
+    // lambda is a word of Python's own.
+    const given = words.map(([name, value]) => name === "lambda" ? `, **${JSON.stringify({[name]: value})}` :
+        `, ${name}=${JSON.stringify(value)}`).sort((a, b) => a.startsWith(", **") - b.startsWith(", **")).join("");
+    const python = `import mrirecon\nserver = mrirecon.Server(${JSON.stringify(location.origin)})\n` +
+        `job = server.submit(${JSON.stringify(file)}${given}).wait()`;
+    return <section class="block">
+        <Lines title="With curl" lines={curl} />
+        <Lines title="With Python" lines={python} />
     </section>;
 }
 
@@ -142,7 +160,10 @@ function Facts({report}) {
 function Title({job, editing, setEditing}) {
     const pinned = useStore((state) => state.pinned);
     const may = useStore(mayChange);
+    const has = useStore((state) => hasScan(state, job));
+    const parent = useStore((state) => state.jobs.get(state.parents.get(job.id)));
     const over = may && api.FINAL.includes(job.state);
+    const comparable = job.state === "succeeded" && parent?.state === "succeeded" && pinned !== parent.id;
     return <div class="title">
         <div>
             <h2>{nameOf(job)}</h2>
@@ -154,13 +175,16 @@ function Title({job, editing, setEditing}) {
             </p>
         </div>
         <div class="buttons">
-            {over && <button type="button" onClick={() => again(job)}>Run again</button>}
+            {comparable && <button type="button" class="main" title="Pin the first one; F flips between both images"
+                onClick={() => pin(parent.id)}>Compare with the first</button>}
+            {over && <button type="button" title={has ? undefined : "The scan was not kept, and the page has no file"}
+                onClick={() => again(job)}>{has ? "Run again" : "Run again with its file…"}</button>}
             {over && <button type="button" aria-expanded={editing}
                 onClick={() => setEditing(!editing)}>Same again with…</button>}
             {job.state === "succeeded" && <button type="button" aria-pressed={pinned === job.id}
                 title="Compare other jobs with this one (P)" onClick={() => pin(pinned === job.id ? null : job.id)}>
                 {pinned === job.id ? "Pinned" : "Pin"}</button>}
-            {over && <button type="button" onClick={() => remove(job)}>Delete</button>}
+            {over && <button type="button" onClick={() => doom(job)}>Delete</button>}
             {may && !over && <button type="button" onClick={() => cancel(job)}>Cancel</button>}
         </div>
     </div>;
@@ -237,7 +261,7 @@ export function JobView({id}) {
                 {report?.stages && <Stages stages={report.stages} />}
                 {report && <Facts report={report} />}
                 {report?.decisions?.length > 0 && <Decisions decisions={report.decisions} />}
-                <Command job={job} kind={kind} />
+                <Commands job={job} kind={kind} />
             </aside>
         </div>
     </section>;

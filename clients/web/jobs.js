@@ -163,11 +163,9 @@ async function attempt(action, done) {
 
 export const nameOf = (job) => job.name || `Job ${job.id.slice(0, 10)}`;
 
-/** Run a job again, with some parameters changed; shows the new one. */
-export async function again(job, parameters = {}) {
-    const created = await attempt(() => api.resubmit(job.id, parameters));
-    if (!created)
-        return null;
+/** Show a job that repeats another one with some parameters changed. */
+export function repeated(job, created, parameters) {
+    change({parents: new Map([...now().parents, [created.id, job.id]])});
     accept(created);
     select(created.id);
     const words = Object.entries(parameters).map(([name, value]) => `${name}=${value}`).join(", ");
@@ -175,9 +173,15 @@ export async function again(job, parameters = {}) {
     return created;
 }
 
+/** Ask whether a job shall be deleted. */
+export const doom = (job) => change({doomed: job});
+
 export async function remove(job) {
     if (await attempt(() => api.remove(job.id), `${nameOf(job)} is deleted.`))
         forget(job.id);
 }
+
+/** What "run again" needs, for a button: whether the service has the scan, or the page its file. */
+export const hasScan = (state, job) => job.scan_kept || state.held.has(job.id);
 
 export const cancel = (job) => attempt(() => api.cancel(job.id), `${nameOf(job)} is being canceled.`);

@@ -1,10 +1,11 @@
 // The table of jobs. Only the rows in view are in the document, so that its length does not matter.
 import {useEffect, useLayoutEffect, useRef, useState} from "preact/hooks";
 import * as api from "./api.js";
-import {again, more, nameOf, pin, reload, remove, select} from "./jobs.js";
+import {doom, hasScan, more, nameOf, pin, reload, select} from "./jobs.js";
 import {change, mayChange, now, useStore} from "./store.js";
 import * as text from "./text.js";
 import {thumbnail} from "./forms.js";
+import {again} from "./upload.js";
 
 const ROW = 56;             // height of a row in pixels, as in style.css
 const SPARE = 8;            // rows above and below those in view
@@ -70,6 +71,7 @@ function Row({job, index, time, selected, pinned, focused, onFocus}) {
         action(job);
     };
     const may = useStore(mayChange);
+    const has = useStore((state) => hasScan(state, job));
     const over = may && api.FINAL.includes(job.state);
     return <div ref={element} role="row" class={`row ${selected ? "selected" : ""} ${pinned ? "pinned" : ""}`}
         style={{top: `${index * ROW}px`}} aria-rowindex={index + 1} aria-selected={selected} tabIndex={focused ? 0 : -1}
@@ -86,10 +88,11 @@ function Row({job, index, time, selected, pinned, focused, onFocus}) {
             <span class="quiet">{text.seconds(job.duration)}</span>
         </span>
         <span role="gridcell" class="acts">
-            {over && <button type="button" tabIndex={-1} title="Run again (R)" aria-label={`Run ${nameOf(job)} again`}
-                onClick={act((it) => again(it))}>↻</button>}
+            {over && <button type="button" tabIndex={-1}
+                title={has ? "Run again (R)" : "Run again (R): the scan was not kept, you will be asked for its file"}
+                aria-label={`Run ${nameOf(job)} again`} onClick={act((it) => again(it))}>↻</button>}
             {over && <button type="button" tabIndex={-1} title="Delete (Del)" aria-label={`Delete ${nameOf(job)}`}
-                onClick={act(remove)}>✕</button>}
+                onClick={act(doom)}>✕</button>}
         </span>
     </div>;
 }
@@ -142,7 +145,7 @@ function keys(event, order, focus, setFocus) {
     } else if (over && event.key === "r") {
         again(job);
     } else if (over && event.key === "Delete") {
-        remove(job);
+        doom(job);
     } else if (job && event.key === "p") {
         pin(now().pinned === job.id ? null : job.id);
     } else {

@@ -1,7 +1,7 @@
 // The parameters of a job: those that differ from the defaults, all of them, and the form to run it again with changes.
 import {useState} from "preact/hooks";
-import {again} from "./jobs.js";
 import * as text from "./text.js";
+import {again} from "./upload.js";
 
 /** The parameters of a job whose values are not the defaults. */
 export function changed(job, kind) {

@@ -43,6 +43,15 @@ export class Planes {
         this.draw();
     }
 
+    /** Where the crosshair is, for setPlace() of an image of the same size. */
+    getPlace() {
+        return this.place;
+    }
+
+    setPlace(place) {
+        this.place = place && [...place];
+    }
+
     smooth(on) {
         this.smoothed = on;
         this.draw();

@@ -23,6 +23,10 @@ const state = {
     session: "open",      // or asked: a token is needed
     identity: null,       // whom the page speaks for: {tokens, role, client}
     uploads: [],          // see upload.js
+    held: new Set(),      // ids of jobs whose files the page still has
+    parents: new Map(),   // id of the job that was run again, by the id of its repetition
+    wanted: null,         // a job that runs again as soon as its file is given: {job, parameters}
+    doomed: null,         // the job whose deletion is to be confirmed
     notice: null,         // a sentence about what the person just did: {text, bad}
 };
 const listeners = new Set();

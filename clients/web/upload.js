@@ -1,8 +1,9 @@
 // Sending scans: a small one in one request, a large one as a resumable upload, which goes on after a lost connection
 // and, where the same file is dropped again, after the page was closed.
 import * as api from "./api.js";
-import {accept, select} from "./jobs.js";
+import {accept, nameOf, repeated, select} from "./jobs.js";
 import {change, now, say} from "./store.js";
+import {bytes} from "./text.js";
 
 const RESUMABLE = 32 << 20; // bytes from which a scan is sent as a resumable upload
 const PIECE = 64 << 20;     // bytes of one request of it
@@ -58,28 +59,76 @@ async function resumable(key, file, query) {
     });
 }
 
-/** Send a file as a job of a kind; `show`: select the job once it is accepted. */
-async function sendFile(file, kind, show) {
+const files = new Map(); // the file of each job that was sent from this page, by the job's id
+
+/** Send a file as a job; `words`: of its query. The job, or null. */
+async function sendFile(file, words) {
     const key = ++counter;
-    const query = new URLSearchParams({...(kind ? {kind} : {}), name: file.name}).toString();
+    const query = new URLSearchParams(words).toString();
     change({uploads: [...now().uploads, {key, name: file.name, size: file.size, sent: 0, problem: null}]});
     try {
         const job = file.size >= RESUMABLE ? await resumable(key, file, query) : await post(file, query);
         set(key, null);
+        files.set(job.id, file);
+        change({held: new Set(files.keys())});
         accept(job);
-        if (show)
-            select(job.id);
-        say(`${file.name} is accepted.`);
+        return job;
     } catch (error) {
         set(key, {problem: error.message, stop: () => set(key, null)});
+        return null;
     }
 }
 
 /** Upload files one after the other, so that they do not share the bandwidth; `kindOf` gives the kind of each job. */
-export async function sendFiles(files, kindOf) {
+export async function sendFiles(chosen, kindOf) {
     let show = true;
-    for (const file of files) {
-        await sendFile(file, kindOf(file), show);
+    for (const file of chosen) {
+        const kind = kindOf(file);
+        const job = await sendFile(file, {...(kind ? {kind} : {}), name: file.name});
+        if (job && show)
+            select(job.id);
+        if (job)
+            say(`${file.name} is accepted.`);
         show = false;
     }
+}
+
+/** Run a job again with a file that holds its scan. */
+async function sendAgain(job, parameters, file) {
+    change({wanted: null});
+    const known = now().kinds.find((kind) => kind.name === job.kind)?.parameters ?? [];
+    const kept = known.filter(({name, default: usual}) => String(job.parameters[name] ?? usual) !== String(usual));
+    const created = await sendFile(file, {kind: job.kind, ...(job.name ? {name: job.name} : {}),
+        priority: job.priority, ...Object.fromEntries(kept.map(({name}) => [name, job.parameters[name]])),
+        ...parameters});
+    if (created)
+        repeated(job, created, parameters);
+    return created;
+}
+
+/** Run a job again with some parameters changed: with the scan that the service has kept or else with the file that was
+ * sent from this page. If there is neither, the file is asked for. The new job, or null: there is none yet. */
+export async function again(listed, parameters = {}) {
+    try {
+        const job = await api.job(listed.id);
+        if (job.scan_kept)
+            return repeated(job, await api.resubmit(job.id, parameters), parameters);
+        const file = files.get(job.id);
+        if (file)
+            return await sendAgain(job, parameters, file);
+        change({wanted: {job, parameters}, notice: null});
+    } catch (error) {
+        say(error.message, true);
+    }
+    return null;
+}
+
+/** Take the file of the job that waits for it. A file of another size is not its scan. */
+export async function give(file) {
+    const {job, parameters} = now().wanted;
+    if (file.size !== job.bytes)
+        say(`${file.name} has ${bytes(file.size)} (${file.size}), the scan of ${nameOf(job)} had ${job.bytes}: ` +
+            "it is another file.", true);
+    else
+        await sendAgain(job, parameters, file);
 }

@@ -3,7 +3,7 @@ import {useEffect, useRef, useState} from "preact/hooks";
 import {formOf, formatOf, preview} from "./forms.js";
 import {nameOf} from "./jobs.js";
 import {Plot} from "./plot.jsx";
-import {change, useStore} from "./store.js";
+import {change, now, useStore} from "./store.js";
 import * as text from "./text.js";
 
 const FRAME_MS = 120; // of a series that is played
@@ -99,6 +99,18 @@ function useViewer(canvas) {
     return {made, place, problem, setProblem};
 }
 
+let last = null; // what the window last showed: {size, view, place}
+
+/** What the next image takes over from the last one of the same size: where the crosshair is and which planes are
+ * shown, and while jobs are compared also window, frame and coil. */
+function takenOver(found, compared) {
+    if (!last || String(last.size) !== String(found.size))
+        return {};
+    const {layout, smooth, low, high, frame, coil} = last.view;
+    return {layout, smooth, ...(compared ? {low, high, frame: Math.min(frame, found.frames - 1),
+        coil: Math.min(coil, found.coils - 1)} : {})};
+}
+
 /** An image. `other`: the image that it is flipped with, {result, job}, or null. */
 function Image({job, result, other}) {
     const canvas = useRef(null);
@@ -106,6 +118,7 @@ function Image({job, result, other}) {
     const [about, setAbout] = useState(null);
     const [view, setView] = useState(null);
     const [playing, setPlaying] = useState(false);
+    const begun = useRef(false); // the first image is shown
     const wantsFlip = useStore((state) => state.flipped);
     const flipped = wantsFlip && Boolean(other);
     const shown = flipped ? other.result : result;
@@ -130,16 +143,25 @@ function Image({job, result, other}) {
             // Two jobs are compared in one window: it is kept from the first.
             setView((before) => before ? {...before, frame: Math.min(before.frame, found.frames - 1),
                 coil: Math.min(before.coil, found.coils - 1), url} :
-                {frame: 0, coil: 0, low: found.low, high: found.high, layout: found.plane, smooth: false, url});
+                {frame: 0, coil: 0, low: found.low, high: found.high, layout: found.plane, smooth: false,
+                    ...takenOver(found, Boolean(now().pinned)), url});
         }, (error) => !gone && setProblem(`The image cannot be shown: ${error.message}`));
         return () => { gone = true; };
     }, [made, url]);
     useEffect(() => {
-        if (view && about && view.url === url)
-            made.viewer.show(url, view);
+        if (!view || !about || view.url !== url)
+            return;
+        if (!begun.current && String(last?.size) === String(about.size))
+            made.viewer.setPlace(last.place);
+        begun.current = true;
+        made.viewer.show(url, view);
     }, [view?.url, view?.low, view?.high, view?.frame, view?.coil]);
     useEffect(() => view && made.viewer.layout(view.layout), [view?.layout]);
     useEffect(() => view && made.viewer.smooth(view.smooth), [view?.smooth]);
+    useEffect(() => {
+        if (made && view && about)
+            last = {size: about.size, view, place: made.viewer.getPlace()};
+    }, [made, view, about, place]);
     useEffect(() => {
         if (!playing || !about)
             return undefined;

@@ -97,6 +97,7 @@ export class Volume {
         view.opts.isOrientationTextVisible = about.oriented; // an array does not tell where a patient's right is
         view.setCrosshairWidth(about.plane === "planes" ? CROSSHAIR * Math.max(...about.size) : 0);
         view.drawScene();
+        view.createOnLocationChange();
     }
 
     layout(name) {
@@ -106,6 +107,15 @@ export class Volume {
     /** Move the crosshair by voxels. */
     move(x, y, z) {
         this.view.moveCrosshairInVox(x, y, z);
+    }
+
+    /** Where the crosshair is, for setPlace() of an image of the same size. */
+    getPlace() {
+        return [...this.view.scene.crosshairPos];
+    }
+
+    setPlace(place) {
+        this.view.scene.crosshairPos = place;
     }
 
     smooth(on) {

@@ -8,12 +8,14 @@ import contextlib
 import json
 import os
 import sqlite3
+import subprocess
 import tempfile
+import urllib.parse
 
 import scans
 from browser import Browser
 from guarded import Guarded
-from harness import BIN, Daemon, free_port, holding, main, same, skip, test, wait_until
+from harness import BIN, ROOT, SLOW, Daemon, free_port, holding, main, same, skip, test, wait_until
 from receiver import Receiver, write
 
 BROWSER = None
@@ -36,7 +38,7 @@ def browser():
 
 
 def start():
-    return Daemon(web_dir=PAGE, keep_scans="all") if os.path.exists(PAGE) else Daemon()
+    return Daemon(web_dir=PAGE) if os.path.exists(PAGE) else Daemon()
 
 
 def radial(seed=1, **shape):
@@ -76,10 +78,45 @@ def drop(daemon):
         same(page.text(".title h2"), "knee.h5")
         page.see("h3:text-is('Stages')")
         page.see(".decisions dt:text-is('trajectory unit')")
-        same(page.text("pre"), f"curl -sS --data-binary @knee.h5 '{daemon.url}/v1/jobs?kind=recon'",
-             "the line for curl")
+        same(page.text("pre[aria-label='With curl']"), "curl -sS --fail-with-body --data-binary @knee.h5 -o job.json "
+             f"'{daemon.url}/v1/jobs?kind=recon'", "the line for curl")
         same(page.getAttribute(".downloads a:text-matches('^h5')", "href"),
              f"/v1/jobs/{identity}/results/image?format=h5")
+
+
+def run_lines(page, what, *command, **environment):
+    """Run the lines that the page shows, in a folder with the scan; the document of the job that they make."""
+    line = page.text(f"pre[aria-label='With {what}']")
+    environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "clients", "python"), **environment}
+    subprocess.run([*command, line + ("\nprint(job.id)" if what == "Python" else "")], cwd=FOLDER.name, check=True,
+                   env=environment, stdout=subprocess.PIPE, timeout=SLOW)
+    return line
+
+
+@test("the lines for curl and Python run, with values and names that need quotes, and with a token")
+def lines():
+    page_of = browser()
+    name = "it's a \"knee\" & more.h5"
+    with open(os.path.join(FOLDER.name, name), "wb") as file:
+        file.write(radial(seed=31))
+    query = "kind=recon&method=cg-sense&lambda=0.02&results=image&" + urllib.parse.urlencode({"name": name})
+    with Guarded(web_dir=PAGE) as daemon, page_of.page(daemon) as page:
+        page.expected = ("401 (Unauthorized)",)
+        sent = daemon.as_("submit", "POST", f"/v1/jobs?{query}", radial(seed=31)).expect(202).json()["id"]
+        page.fill("#token", daemon.token["submit"])
+        page.press("Enter")
+        page.click(row(sent))
+        page.see("pre[aria-label='With Python']")
+        parameters = daemon.as_("submit", "GET", f"/v1/jobs/{sent}").json()["parameters"]
+        for what, command in (("curl", ("bash", "-c")), ("Python", ("/usr/bin/python3", "-c"))):
+            line = run_lines(page, what, *command, MRIRECON_TOKEN=daemon.token["submit"])
+            assert daemon.token["submit"] not in line, "the token is on the screen"
+            made = daemon.as_("submit", "GET", "/v1/jobs?limit=1").json()["jobs"][0]
+            assert made["id"] > sent, f"{what} made no job"
+            same(made["parameters"], parameters, f"parameters of the job by {what}")
+            sent = made["id"]
+        with open(os.path.join(FOLDER.name, "job.json")) as file:
+            same(json.load(file)["kind"], "recon", "the answer that curl has saved")
 
 
 @test("a large file is sent as a resumable upload, which continues after a lost connection")
@@ -125,9 +162,10 @@ def failure(daemon):
 
 
 @test("a warning's proposal runs the job again with one click")
-def proposal(daemon):
-    job = daemon.run(radial(seed=3), "kind=recon&name=plain.h5")
-    with browser().page(daemon) as page:
+def proposal():
+    page_of = browser()
+    with Daemon(web_dir=PAGE, keep_scans="all") as daemon, page_of.page(daemon) as page:
+        job = daemon.run(radial(seed=3), "kind=recon&name=plain.h5")
         page.route(f"**/v1/jobs/{job['id']}", {"contentType": "application/json", "body": json.dumps(
             {**job,
              "report": {**job["report"], "warnings": ["It is so. Pass traj_units=pixel or per_cm to say which."]}})})
@@ -136,6 +174,98 @@ def proposal(daemon):
         page.click("button:text-is('Run again with traj_units=pixel')")
         page.wait("(id) => document.querySelector('.job[data-state=succeeded]')?.dataset.job > id", job["id"])
         same(daemon.job(page.getAttribute(".job", "data-job"))["parameters"]["traj_units"], "pixel", "traj_units")
+
+
+@test("a job whose scan was not kept runs again with the file that the page has sent, and is compared with the first")
+def again_from_the_page(daemon):
+    with browser().page(daemon) as page:
+        page.drop_file("again.h5", radial(seed=32))
+        page.see(".job[data-state=succeeded]")
+        first = page.getAttribute(".job", "data-job")
+        same(daemon.job(first)["scan_kept"], False, "whether the service has kept the scan")
+        shown(page, first)
+        page.click("button:text-is('Same again with…')")
+        page.selectOption("#parameter-dcf", "pipe")
+        page.click("button:text-is('Run with 1 change')")
+        page.wait("(id) => document.querySelector('.job[data-state=succeeded]')?.dataset.job > id", first)
+        second = page.getAttribute(".job", "data-job")
+        job = daemon.job(second)
+        same((job["name"], job["parameters"]["dcf"]), ("again.h5", "pipe"), "the new job")
+        shown(page, second)
+        page.click("button:text-is('Compare with the first')")
+        page.see(row(first) + ".pinned")
+        page.see(".facts tr:has-text('dcf'):has-text('the other job: auto')")
+        page.press("f")
+        shown(page, first)
+        # A repetition of the repetition takes over its parameters, too.
+        page.click(".title button:text-is('Run again')")
+        page.wait("(id) => document.querySelector('.job[data-state=succeeded]')?.dataset.job > id", second)
+        same(daemon.job(page.getAttribute(".job", "data-job"))["parameters"]["dcf"], "pipe", "dcf of the third job")
+
+
+@test("a job whose scan nobody has asks for its file; another file is refused")
+def again_with_a_file(daemon):
+    scan = radial(seed=33)
+    job = daemon.run(scan, "kind=recon&name=lost.h5&dcf=pipe")["id"]
+    path, wrong = (os.path.join(FOLDER.name, name) for name in ("lost.h5", "wrong.h5"))
+    for name, content in ((path, scan), (wrong, scan[:-1])):
+        with open(name, "wb") as file:
+            file.write(content)
+    with browser().page(daemon) as page:
+        page.click(row(job))
+        page.click(".title button:text-is('Run again with its file…')")
+        page.see(".wanted:has-text('lost.h5')")
+        page.setInputFiles("input[type=file]", wrong)
+        page.see(".notice.bad:has-text('it is another file')")
+        page.setInputFiles("input[type=file]", path)
+        page.wait("(id) => document.querySelector('.job[data-state=succeeded]')?.dataset.job > id", job)
+        made = page.getAttribute(".job", "data-job")
+        same(daemon.job(made)["parameters"]["dcf"], "pipe", "dcf of the new job")
+        same(page.evaluate("() => document.querySelectorAll('.wanted').length"), 0, "requests for a file")
+        # Now the page has the file, so that this needs no other one.
+        page.click(".title button:text-is('Run again')")
+        page.wait("(id) => document.querySelector('.job[data-state=succeeded]')?.dataset.job > id", made)
+        page.click(row(job))
+        page.press("r")
+        page.see(".wanted:has-text('lost.h5')")
+        page.drop_file("lost.h5", scan[:-2])
+        page.see(".notice.bad:has-text('it is another file')")
+        page.click("button:text-is('Do not run')")
+        page.see("button:text-is('Send a scan')")
+
+
+@test("while jobs are compared, the next one keeps window and crosshair; otherwise it has its own window")
+def third(daemon):
+    jobs = [daemon.run(radial(seed=seed), f"kind=recon&name=third{seed}.h5")["id"] for seed in (34, 35, 36)]
+    window = ".controls .slider:has-text('White') output"
+    for webgl in (True, False):
+        with browser().page(daemon, webgl=webgl) as page:
+            page.click(row(jobs[2]))
+            shown(page, jobs[2])
+            own = page.text(window)
+            page.click(row(jobs[0]))
+            shown(page, jobs[0])
+            page.click("button:text-is('Pin')")
+            page.focus(".slider:has-text('White') input")
+            page.press("End")
+            page.focus(".stage canvas")
+            for key in ("ArrowLeft", "ArrowUp", "ArrowLeft"):
+                page.press(key)
+            place, chosen = page.text(".place").split(" = ")[0], page.text(window)
+            assert chosen != own, chosen
+            for job in jobs[1:]:
+                page.click(row(job))
+                shown(page, job)
+                same(page.text(window), chosen, "the window's upper end")
+                page.press("f")
+                shown(page, jobs[0])
+                same(page.text(".place").split(" = ")[0], place, "the crosshair's place")
+                page.press("f")
+            page.click(row(jobs[0]))
+            page.click("button:text-is('Pinned')")
+            page.click(row(jobs[2]))
+            shown(page, jobs[2])
+            same(page.text(window), own, "the window's upper end without a comparison")
 
 
 @test("two jobs can be flipped in one window")
@@ -326,10 +456,11 @@ def other_kind():
         page.see("text=counts is a file to be downloaded.")
 
 
-@test("by keyboard alone: a job is selected, run again and deleted")
-def keyboard(daemon):
-    old, new = (daemon.run(radial(seed=seed), f"kind=recon&name=keys{seed}.h5")["id"] for seed in (9, 10))
-    with browser().page(daemon) as page:
+@test("by keyboard alone: a job is selected, run again and, after a question, deleted")
+def keyboard():
+    page_of = browser()
+    with Daemon(web_dir=PAGE, keep_scans="all") as daemon, page_of.page(daemon) as page:
+        old, new = (daemon.run(radial(seed=seed), f"kind=recon&name=keys{seed}.h5")["id"] for seed in (9, 10))
         page.see(row(new))
         for _ in range(20):  # Tab reaches the list after the filters
             page.press("Tab")
@@ -348,6 +479,15 @@ def keyboard(daemon):
         shown(page, again)
         page.focus(row(again))
         page.press("Delete")
+        page.see("dialog:has-text('Delete keys9.h5, with its results and its scan?')")
+        page.press("Escape")
+        page.waitForSelector("dialog", {"state": "detached"})
+        same(daemon.job(again)["state"], "succeeded", "state of the job that was not deleted")
+        same(page.evaluate("() => document.activeElement.dataset.job"), again, "the row with the focus")
+        page.press("Delete")
+        page.see("dialog")
+        clean(page)
+        page.press("Enter")
         page.waitForSelector(row(again), {"state": "detached"})
         daemon.get(f"/v1/jobs/{again}").problem(404, "not-found")
 

@@ -11,7 +11,7 @@
 enum {
     MOST_WRITTEN = 64 << 20, /* bytes of results that are written before their job begins */
     PAUSE_LEAST_US = 100,    /* between two checks of an arriving input, once there was more .. */
-    PAUSE_MOST_US = 2000     /* .. doubled by each check that finds no more */
+    PAUSE_MOST_US = 500      /* .. doubled by each check that finds no more */
 };
 
 struct ahead {

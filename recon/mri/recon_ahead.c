@@ -3,6 +3,7 @@
 #include "recon/mri/recon_parts.h"
 #include "recon/mri/series_window.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
 #include "recon/scan/scan_live.h"
@@ -18,6 +19,8 @@ enum {
                       * each time, all that has arrived is looked at */
 };
 
+static const double MEMORY_SECONDS = 0.1;
+
 /* The readouts of image data that have come of one (phase, contrast, set, slice). */
 struct group {
     uint16_t idx[SCAN_PLACES];
@@ -27,6 +30,8 @@ struct group {
 struct recon_ahead {
     struct recon_begun begun; /* first: recon_begun_of() */
     struct scan_live *live;
+    uint64_t memory;         /* bytes that its copy may take .. */
+    double memory_at;        /* .. as of this time: asking takes longer than a look at what has come */
     uint64_t looked;         /* readouts that were looked at */
     uint64_t last;           /* the newest of image data; UINT64_MAX: none */
     int repetition;          /* the newest; -1: none */
@@ -264,6 +269,16 @@ static int part_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     return 0;
 }
 
+static uint64_t memory_most(struct recon_ahead *ahead)
+{
+    const double now = clock_seconds();
+    if (now >= ahead->memory_at + MEMORY_SECONDS) {
+        ahead->memory = host_memory_available() / MOST_SHARE;
+        ahead->memory_at = now;
+    }
+    return ahead->memory;
+}
+
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,
                    bool *more, bool *over)
 {
@@ -273,7 +288,7 @@ int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request,
     bool closed = false;
     *over = !is_served(request);
     *more = false;
-    int rc = *over ? 0 : scan_live_look(ahead->live, host_memory_available() / MOST_SHARE, &readouts, &closed);
+    int rc = *over ? 0 : scan_live_look(ahead->live, memory_most(ahead), &readouts, &closed);
     *more = rc == 0 && readouts > ahead->looked;
     if (rc != 0 || *over || readouts == 0)
         return rc;

@@ -162,6 +162,7 @@ void recon_made_take(struct gridder *g)
     if (!taken)
         return;
     report_take(job, before->report);
+    json_object_set(job->report, "ahead_stages", json_object_get(before->report, "stages"));
     g->tally = before->tally;
     g->plans = before->plans;
     g->overflowed = before->overflowed;

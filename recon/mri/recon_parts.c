@@ -31,6 +31,22 @@ int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MO
 
 /* ---- samples of a part ---- */
 
+/* Gather all coils of a part where the device reads them: coils share the threads. */
+static int part_gather(struct recon_job *job, const struct frame *part, const size_t *own, struct nufft_parts *parts)
+{
+    int bad = part->coils;
+#pragma omp parallel for schedule(dynamic) reduction(min    \
+                                                     : bad) \
+    num_threads(recon_threads(job, part->samples *(size_t)part->coils))
+    for (int c = 0; c < part->coils; c++)
+        if (recon_coil_gather(job, part, own, c, dev_direct(job->dev, nufft_parts_data(parts, c))) != 0)
+            bad = c < bad ? c : bad;
+    /* Once more for its sentence, which another thread has. */
+    return bad == part->coils
+               ? 0
+               : recon_coil_gather(job, part, own, bad, dev_direct(job->dev, nufft_parts_data(parts, bad)));
+}
+
 /* Gather part `p` of the frame into the memory for nufft_parts_add(). offsets: the whole frame's. */
 static int part_upload(struct recon_job *job, const struct frame *frame, const size_t *offsets, const size_t *ends,
                        int p, struct nufft_parts *parts, struct c32 *staging)
@@ -45,11 +61,12 @@ static int part_upload(struct recon_job *job, const struct frame *frame, const s
         return err_no_memory("a part of %zu readouts", count);
     for (size_t i = 0; i <= count; i++)
         own[i] = offsets[first + i] - offsets[first];
-    int rc = 0;
-    for (int c = 0; c < frame->coils && rc == 0; c++) {
-        struct c32 *there = nufft_parts_data(parts, c), *direct = dev_direct(job->dev, there);
-        rc = recon_coil_gather(job, &part, own, c, direct ? direct : staging);
-        if (rc == 0 && !direct)
+    const bool direct = dev_direct(job->dev, nufft_parts_data(parts, 0)) != NULL;
+    int rc = direct ? part_gather(job, &part, own, parts) : 0;
+    for (int c = 0; c < frame->coils && rc == 0 && !direct; c++) {
+        struct c32 *there = nufft_parts_data(parts, c);
+        rc = recon_coil_gather(job, &part, own, c, staging);
+        if (rc == 0)
             rc = dev_upload_begin(job->dev, there, staging, part.samples * sizeof *staging);
     }
     free(own);

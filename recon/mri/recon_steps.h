@@ -118,7 +118,7 @@ static inline bool recon_series(const struct recon_job *job)
 /* The number of threads for a pass over this many samples: for few, one thread is faster. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
-    return samples > 1 << 18 ? dev_threads(job->dev) : 1;
+    return samples > 1 << 16 ? dev_threads(job->dev) : 1;
 }
 
 /* Run a job on a decoded scan, which stays the caller's. Fails as kind_run.run() and kind_check(). */

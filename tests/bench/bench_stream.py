@@ -3,16 +3,17 @@
 POST.
 
     tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--repetitions 1] [--seconds 1]
-        [--repeats 7] [--query kind=recon] [--devices cpu]
+        [--dims 2] [--repeats 7] [--query kind=recon] [--devices cpu]
 
-A radial scan of random samples (2x readout), or a series of --repetitions of its trajectory, is sent over MRD in
---seconds, acquisition by acquisition: latency is the time from sending CLOSE to the first byte of the last image. The
-same stream is posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to
-the first byte of the answer, and the whole is that from the first byte sent. Each of the three is a median of
---repeats, after two that are not counted: from the second on, the trajectory is known. `streamed_first_ms`: the first
-of all, whose trajectory is new; `ahead_ms`: what the worker computed for the images before their job began, also a
-median; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and after. Prints
-one JSON object. MRIRECON_BIN: the programs.
+A radial scan of random samples (2x readout), with --dims 3 of spokes through a cube of --matrix, or a series of
+--repetitions of its trajectory, is sent over MRD in --seconds, acquisition by acquisition: latency is the time from
+sending CLOSE to the first byte of the last image. The same stream is posted over HTTP as fast as it goes, with Prefer:
+wait: latency is the time from the last byte sent to the first byte of the answer, and the whole is that from the first
+byte sent. Each of the three is a median of --repeats, after two that are not counted: from the second on, the
+trajectory is known. `streamed_first_ms`: the first of all, whose trajectory is new; `ahead_ms`: what the worker
+computed for the images before their job began, also a median; `after_close_ms`: the stages of what it computed last,
+after CLOSE, medians; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and
+after. Prints one JSON object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -66,27 +67,45 @@ def posted(daemon, query, body):
     return first - last, first - began
 
 
+def disc(matrix, spokes, coils):
+    return scans.radial((matrix, matrix, 1), spokes, 2 * matrix, coils)
+
+
+def ball(matrix, spokes, coils):
+    """Spokes in all directions, which a spiral on the sphere has, with their weights."""
+    rng = np.random.default_rng(1)
+    z, turn = np.linspace(-1, 1, spokes), np.pi * (1 + 5 ** 0.5) * np.arange(spokes)
+    flat = np.sqrt(1 - z * z)
+    radius = (np.arange(2 * matrix) - matrix) / (2 * matrix)
+    traj = np.stack([flat * np.cos(turn), flat * np.sin(turn), z], -1)[:, None] * radius[:, None]
+    weight = np.broadcast_to((radius ** 2 + 1e-5)[:, None], (spokes, 2 * matrix, 1))
+    data = rng.normal(size=(spokes, coils, 2 * matrix, 2)).view(complex)[..., 0]
+    return scans.Scan(np.concatenate([traj, weight], -1), data, (matrix, matrix, matrix))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, fallback in (("coils", 16), ("matrix", 256), ("spokes", 402), ("repetitions", 1), ("repeats", 7)):
+    for name, fallback in (("coils", 16), ("matrix", 256), ("spokes", 402), ("repetitions", 1), ("dims", 2),
+                           ("repeats", 7)):
         parser.add_argument("--" + name, type=int, default=fallback)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--query", default="kind=recon")
     parser.add_argument("--devices", default="cpu")
     wanted = parser.parse_args()
-    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes * wanted.repetitions, 2 * wanted.matrix,
-                        wanted.coils)
+    make = ball if wanted.dims == 3 else disc
+    scan = make(wanted.matrix, wanted.spokes * wanted.repetitions, wanted.coils)
     scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // wanted.spokes
     scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
-    latencies, ahead, after, whole, report = [], [], [], [], {}
+    latencies, ahead, after, whole, stages, report = [], [], [], [], [], {}
     load = [os.getloadavg()[0]]
     with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
             latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions))
             report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
             ahead.append(report.get("ahead_seconds", 0))
+            stages.append(report.get("ahead_stages", {}))
             last, all_of_it = posted(daemon, wanted.query, body)
             after.append(last)
             whole.append(all_of_it)
@@ -98,7 +117,9 @@ def main():
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
                       "streamed_first_ms": round(1000 * latencies[0], 1),
                       "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
-                      "ahead_ms": median(ahead), "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
+                      "ahead_ms": median(ahead),
+                      "after_close_ms": {name: median([one.get(name, 0) for one in stages]) for name in stages[-1]},
+                      "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
                       "device": report["device"],
                       "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole),
                       "load": [round(value, 1) for value in load]}))

@@ -90,6 +90,7 @@ static void check(struct job *job, struct stream *s, int64_t parts, int64_t ahea
     job->request.ahead = job->ahead;
     assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
     assert_int_equal(reported(&quick, "images_ahead"), 1);
+    assert_true(json_is_real(json_object_get(json_object_get(quick.report, "ahead_stages"), "gridding")));
     assert_int_equal(told(&quick, "parts"), parts);
     assert_int_equal(told(&quick, "parts_ahead"), ahead);
     job->request.ahead = NULL;
@@ -372,6 +373,28 @@ static void divisions(void **state)
     assert_int_equal(recon_parts_divide(offsets, 2, ends), 2);
 }
 
+/* Coils are gathered by several threads; the failure is that of the first coil, with its sentence. */
+static void data_that_are_not_finite_are_refused_whichever_thread_finds_them(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct job job;
+    struct job_outcome out = {0};
+    const unsigned samples = 600; /* parts of 78,000 samples and less, of two coils */
+    stream_begin_of(&s, "", MANY, samples, 1);
+    s.flat.header.streamed = 1;
+    job_begin(&job, &s, "coils", "rss");
+    s.flat.data[s.flat.readouts[50].data + samples].re = NAN; /* coil 1 */
+    s.flat.data[s.flat.readouts[100].data].im = INFINITY;     /* coil 0 */
+    for (int i = 0; i < 8; i++) {
+        err_set(ERR_CANCELED, "of before");
+        assert_int_equal(recon_run_scan(&out, dev, &job.request, NULL, flat_scan(&s.flat)), ERR_DATA_NONFINITE);
+        assert_int_equal(err_last()->code, ERR_DATA_NONFINITE);
+        assert_int_equal(err_last()->acquisition, 100);
+    }
+    end(&job, &s);
+}
+
 static int cache_make(void **state)
 {
     (void)state;
@@ -400,6 +423,7 @@ int main(void)
         TEST(parts_of_differently_mixed_coils_are_not_used),
         TEST(parts_of_other_readouts_are_not_used),
         TEST(a_job_in_between_discards_the_parts),
+        TEST(data_that_are_not_finite_are_refused_whichever_thread_finds_them),
         TEST(scans_without_parts_are_gridded_as_a_whole),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

@@ -24,6 +24,10 @@ struct gridder {
     size_t pixels;           /* of one of them */
     size_t longest, kernels; /* largest number of images solved together, and of their kernels */
     bool together;           /* solved by recon_together.c */
+    bool at_once;            /* the normal operator takes the coils of several images at a time */
+    size_t solved_most;      /* coils that it takes at a time, at most, for memory is short; 0: no limit */
+    bool divided;            /* the device's parts share the coils of an image */
+    bool keeps;              /* of a series: the coil images of all that are solved together */
     int batch, most_coils;
     struct nufft *plan;
     struct plan_parts own_parts; /* of a plan that is not the cache's */

@@ -12,12 +12,11 @@
  *
  * Images that share a trajectory share its plan: they are computed consecutively, whatever their order in the series.
  */
-#include "recon/mri/maps.h"
 #include "recon/mri/recon_iterative.h"
 #include "recon/mri/recon_made.h"
+#include "recon/mri/recon_memory.h"
 
 #include "gridding/base/err.h"
-#include "gridding/base/host_memory.h"
 #include "recon/mri/plan_cache.h"
 
 #include <math.h>
@@ -32,53 +31,6 @@ enum {
      * in 3-D, and all of a batch in 2-D, because the 2-D kernels share weights between coils. */
     UPLOAD_BATCH = 64 << 20
 };
-
-static int too_large(const char *what, size_t required, size_t available)
-{
-    return err_set_bytes(
-        ERR_NO_MEMORY, (int64_t)required, (int64_t)available,
-        "%s need %.1f MB of memory, and %.1f MB are available. Ask for a smaller matrix or fewer images, or "
-        "run the job when less is running.",
-        what, (double)required / 1e6, (double)available / 1e6);
-}
-
-/* At most of a stack that is transformed along kz (stack.h): its data once more, a coil of it, and one's image. */
-static size_t stack_bytes(const struct gridder *g)
-{
-    return g->job->dim == 3 ? (((size_t)g->batch + 1) * g->most_samples + g->pixels) * sizeof(struct c32) : 0;
-}
-
-/* Memory of the estimation of coil maps. */
-static size_t maps_workspace(const struct gridder *g)
-{
-    const struct recon_job *job = g->job;
-    const bool walsh = recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE;
-    const bool estimated = recon_iterates(job) || recon_maps(job);
-    const struct maps_params params = maps_defaults(walsh ? MAPS_WALSH : MAPS_ESPIRIT, g->most_coils, g->n);
-    return estimated && !recon_maps_given(job) ? maps_bytes(&params, dev_threads(job->dev)) : 0;
-}
-
-/* Host memory of this step, in bytes, and a check that it is available. */
-static int memory_check(const struct gridder *g, size_t channels)
-{
-    struct recon_job *job = g->job;
-    size_t pixel = channels * (recon_complex_out(job) ? sizeof(struct c32) : sizeof(float)), images, samples, coils;
-    size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
-    if (recon_wants(job, RECON_RESULT_MAPS))
-        pixel += (size_t)g->most_coils * sizeof(struct c32);
-    bool countable = size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
-                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
-                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
-                     size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
-                     (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
-                     size_add(images, stack_bytes(g), &images) && size_add(images, maps_workspace(g), &images) &&
-                     (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, g->batch, &coils) &&
-                                    size_add(images, coils, &images)));
-    size_t available = host_memory_available();
-    if (countable)
-        recon_report_number(job, "memory_bytes", (double)images);
-    return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
-}
 
 static int gridder_sizes(struct gridder *g)
 {
@@ -100,16 +52,6 @@ static int gridder_sizes(struct gridder *g)
                            recon_combines(job) ? "results=maps" : "coils=none", f, frame->coils,
                            job->frames->frame[0].coils, recon_combines(job) ? "Leave it out." : "Pass coils=rss.");
     }
-    g->longest = g->kernels = 1;
-    if (recon_series(job)) {
-        int rc = series_sizes(g);
-        if (rc != 0)
-            return rc;
-    } else if (recon_iterates(job)) {
-        int rc = together_sizes(g);
-        if (rc != 0)
-            return rc;
-    }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. The coils of a batch, samples and grids, may use three quarters of the
      * scan's size, so that a job with its plan stays near twice that size. */
@@ -121,7 +63,10 @@ static int gridder_sizes(struct gridder *g)
     batch = UPLOAD_BATCH / (g->most_samples * sizeof(struct c32) + 1);
     if (dev_is_gpu(job->dev) && job->dim == 3 && (size_t)g->batch > batch)
         g->batch = batch < 2 ? 2 : (int)batch;
-    return 0;
+    g->longest = g->kernels = 1;
+    if (recon_series(job))
+        return series_sizes(g);
+    return recon_iterates(job) ? together_sizes(g) : 0;
 }
 
 /* Device memory for the samples and images of a batch. */
@@ -182,9 +127,9 @@ static int gridder_create(struct gridder *g)
     int rc = gridder_sizes(g);
     size_t channels = recon_combines(job) ? 1 : (size_t)g->most_coils;
     if (rc == 0)
-        rc = memory_check(g, channels);
+        rc = recon_memory_check(g, channels);
     if (rc != 0 && plan_cache_clear(job->cache))
-        rc = memory_check(g, channels);
+        rc = recon_memory_check(g, channels);
     if (rc == 0)
         rc = image_series_create(&job->images, job->frames->count, channels,
                                  (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},

@@ -22,17 +22,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    POWER_ITERATIONS = 15,  /* of one coil: as expensive as one or two iterations of all coils */
-    BATCH_PIXELS = 1 << 22, /* of coils computed together: the longest time until a cancel is noticed */
-    BATCH_PIXELS_GPU = 1 << 24,
-    DIVIDED_PIXELS = 1 << 24, /* of all coils, from which on several devices compute one image */
-};
+enum { POWER_ITERATIONS = 15 }; /* of one coil: as expensive as one or two iterations of all coils */
 
 /* An image's progress after weights and plan, after the coil images, and after the maps. */
 static const double done_plan = 0.10, done_gridding = 0.15, done_maps = ITERATIVE_BEGUN;
 
-/* ---- size, memory ---- */
+/* ---- size ---- */
 
 void iterative_size(const struct recon_job *job, int n[3])
 {
@@ -45,38 +40,6 @@ void iterative_size(const struct recon_job *job, int n[3])
     }
 }
 
-static int batch_of(const struct gridder *g)
-{
-    const size_t most = (dev_is_gpu(g->job->dev) ? BATCH_PIXELS_GPU : BATCH_PIXELS) / g->pixels;
-    const size_t coils = (size_t)g->most_coils, together = coils * g->longest;
-    if (g->together)
-        return (int)(most < coils ? coils : most < together ? most : together);
-    return most < 1 ? 1 : most < (size_t)g->batch ? (int)most : g->batch;
-}
-
-/* Whether the device's parts share the coils: where each has enough to do, and the operator is one for all. */
-static bool divides(const struct gridder *g)
-{
-    return !g->field && !recon_series(g->job) && g->pixels * (size_t)g->most_coils >= DIVIDED_PIXELS;
-}
-
-bool iterative_bytes(const struct gridder *g, size_t *bytes)
-{
-    /* Images and maps of all coils; the image on the host; the coils computed together, each with a grid of twice the
-     * size; two spectra and a point spread function of that size. For each image of a series: b, x and the solver's
-     * vectors; for each of its trajectories the kernel of its normal operator. Of images solved together: each one's
-     * maps, kernel and limit. */
-    const size_t batch = (size_t)batch_of(g), grid = (size_t)1 << g->job->dim;
-    const size_t solver = (size_t)method_of(g->job)->vectors(g->job->dim);
-    const size_t maps = g->together ? g->longest : 1, limits = g->together ? g->longest * (1 + grid) : 0;
-    size_t vectors = (1 + maps) * (size_t)g->most_coils + 1 + batch * (1 + grid) + 3 * grid + limits, series, kernels;
-    const size_t segments = g->field ? (size_t)field_segments(g->field) : 1;
-    return size_mul(2 + solver, g->longest, &series) &&
-           size_mul((grid / 2 + 1) * segments, g->kernels + (g->field && g->longest > 1), &kernels) &&
-           size_add(vectors, series, &vectors) && size_add(vectors, kernels, &vectors) &&
-           size_mul(vectors, g->pixels, &vectors) && size_mul(vectors, sizeof(struct c32), bytes);
-}
-
 int iterative_create(struct iterative **out, struct gridder *g)
 {
     struct recon_job *job = g->job;
@@ -85,10 +48,12 @@ int iterative_create(struct iterative **out, struct gridder *g)
         return err_no_memory("an iterative method");
     const size_t image = g->pixels * sizeof(struct c32), coils = (size_t)g->most_coils * image;
     const size_t maps = g->together ? g->longest : 1;
-    *it = (struct iterative){.g = g, .job = job, .method = method_of(job), .batch = batch_of(g), .images_solved = 1};
+    *it = (struct iterative){
+        .g = g, .job = job, .method = method_of(job), .batch = iterative_batch(g), .images_solved = 1};
     it->images_kept = 1;
     it->ask = (struct prox_ask){iterative_ask, it};
-    int rc = dev_alloc(job->dev, coils, (void **)&it->images);
+    int rc = dev_alloc(job->dev, (g->keeps ? g->longest : 1) * coils, (void **)&it->all_images);
+    it->images = it->all_images;
     if (rc == 0)
         rc = dev_alloc(job->dev, maps * coils, (void **)&it->all_maps);
     it->maps = it->all_maps;
@@ -97,7 +62,7 @@ int iterative_create(struct iterative **out, struct gridder *g)
     if (rc == 0)
         rc = dev_alloc(job->dev, g->longest * image, (void **)&it->x);
     if (rc == 0 && !g->together)
-        rc = sense_open(&it->sense, job->dev, g->pixels, g->most_coils, it->batch, divides(g));
+        rc = sense_open(&it->sense, job->dev, g->pixels, g->most_coils, it->batch, g->divided);
     it->sense.ask = iterative_ask;
     it->sense.context = it;
     it->host = malloc(image);
@@ -119,7 +84,7 @@ void iterative_free(struct iterative *it)
     normal_free(it->normal);
     normal_free(it->limit);
     dev_release(dev, it->kernels);
-    dev_release(dev, it->images);
+    dev_release(dev, it->all_images);
     dev_release(dev, it->all_maps);
     dev_release(dev, it->b);
     dev_release(dev, it->x);
@@ -442,11 +407,13 @@ void iterative_report(struct iterative *it)
                         it->g->tally.ended[SOLVE_ZERO]);
     if (dev_parts(job->dev) > 1) {
         snprintf(text, sizeof text, "%d", it->g->tally.parts);
-        recon_report_decide(job, "devices", text,
-                            it->g->tally.parts > 1
-                                ? "The devices share the coils of the normal operator."
-                                : "One device computed the normal operator: the other ones take part where an "
-                                  "image of many coils is large, alone, and without a field map.");
+        recon_report_decide(
+            job, "devices", text,
+            it->g->tally.parts > 1
+                ? "The devices share the coils of the normal operator."
+                : "One device computed the normal operator: the other ones take part where an "
+                  "image of many coils is large, alone, and without a field map, and where they have memory "
+                  "for it.");
     }
     snprintf(text, sizeof text, "%g", it->g->tally.lambda);
     recon_report_decide(job, "lambda", text, "Relative to %s; %s.", it->method->lambda_of,

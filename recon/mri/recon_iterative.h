@@ -12,8 +12,14 @@ struct iterative;
  * samples are there. */
 void iterative_size(const struct recon_job *job, int n[3]);
 
-/* Device memory, in bytes, for images of g->n and g->most_coils coils, in addition to gridding's; false: overflow. */
-bool iterative_bytes(const struct gridder *g, size_t *bytes);
+/* Device memory, in bytes, for images of g->n and g->most_coils coils, in addition to gridding's; and that of each
+ * other device that shares the coils. False: overflow. */
+bool iterative_bytes(const struct gridder *g, size_t *own, size_t *other);
+
+/* Set g->solved_most and g->divided as if there were enough memory; and halve the coils that are computed together,
+ * false: there are as few as can be. */
+void iterative_whole(struct gridder *g);
+bool iterative_halve(struct gridder *g);
 
 /* Allocates all of that except memory used during a single image. Fails as dev_alloc(). */
 int iterative_create(struct iterative **out, struct gridder *g);

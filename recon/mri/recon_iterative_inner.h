@@ -35,7 +35,8 @@ struct iterative {
     size_t images_solved;                     /* solved together: 1, or the images of a series or of a window of it */
     size_t images_kept;                       /* of them: those that no other window gives */
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
-    struct c32 *all_maps; /* [g->longest][coils][pixels], of which `maps` are one image's; else these are the same */
+    struct c32 *all_maps;   /* [g->longest][coils][pixels], of which `maps` are one image's; else these are the same */
+    struct c32 *all_images; /* the same of `images`, where g->keeps */
     const struct frame *planned;   /* the image whose trajectory `normal` and `largest` are of */
     const float *field;            /* with a field map: the map that `largest` is of */
     struct sense sense;            /* of the coils of one image; not where images are solved by recon_together.c */
@@ -49,6 +50,20 @@ struct iterative {
     int64_t iteration, most;
     struct prox_ask ask; /* iterative_ask() */
 };
+
+/* ---- recon_iterative_memory.c ---- */
+
+/* Set g->at_once: whether the device's normal operator takes coils (gridding/nufft/normal.h). */
+void iterative_at_once(struct gridder *g);
+
+/* Bytes of g->job->dev that images may take to be computed together: a share of those available. Fails with ERR_DEVICE.
+ */
+int iterative_room(const struct gridder *g, size_t *bytes);
+
+/* Coils that the normal operator takes at a time. */
+int iterative_batch(const struct gridder *g);
+
+/* ---- recon_iterative.c ---- */
 
 /* Report that `share` of this image or series is done. Fails with ERR_CANCELED. */
 int iterative_tell(struct iterative *it, double share, int64_t iteration, int64_t iterations);

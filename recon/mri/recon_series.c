@@ -6,8 +6,9 @@
  *   N     = diag(s_t N_t), s_t = L / L_t              the normal operators, each with its optimal step: L_t is
  * the largest eigenvalue of N_t, L the largest of these x     = argmin sum_t s_t |A_t S x_t - y_t|^2_W + g(x)
  *
- * Coil images are gridded twice, once for the maps and once for b: those of all t together would need more memory than
- * everything else. Images on one trajectory share its normal operator's kernel. */
+ * Coil images of all t are kept from the maps to b where that is a small part of the memory; else they are gridded
+ * twice, because they would take more than everything else: the same bits. Images on one trajectory share its normal
+ * operator's kernel, unless the device applies the operators of several images at a time, each with its own. */
 #include "recon/mri/recon_iterative_inner.h"
 #include "recon/mri/series_window.h"
 
@@ -22,15 +23,26 @@
 /* A series' progress after gridding the images for the maps, after the maps, and after the right sides. */
 static const double done_images = 0.15, done_maps = 0.20, done_sides = 0.30;
 
+enum { ASK_PIXELS = 1 << 25 }; /* of all coils, between which a cancel is noticed */
+
+/* A trajectory of a series that keeps its coil images. */
+struct path {
+    size_t samples;
+    float *k; /* [samples][dim] */
+};
+
 struct series {
     struct iterative *it;
     struct series_window window;
     size_t count, kernels;
-    const size_t *image;    /* [count]: places in job->frames, in time */
-    size_t *visit;          /* [count]: 0 .. count - 1, those of one trajectory in a row */
-    size_t *kernel_of;      /* [count] */
-    struct c32 **kernel;    /* [kernels]: on the device */
-    double *largest;        /* [kernels]: L_t */
+    const size_t *image; /* [count]: places in job->frames, in time */
+    size_t *visit;       /* [count]: 0 .. count - 1, those of one trajectory in a row */
+    size_t *kernel_of;   /* [count] */
+    struct c32 **kernel; /* [kernels]: on the device */
+    struct c32 *each; /* device, where g->at_once: [count][elements], a kernel for each image; kernel[k] is one of it */
+    double *largest;  /* [kernels]: L_t */
+    struct path *path; /* [paths] */
+    size_t paths;
     size_t used;            /* the kernel that the operator holds */
     struct band band;       /* of all trajectories */
     struct iterative_op op; /* of one image */
@@ -93,8 +105,18 @@ static int kernels_count(struct gridder *g)
     for (size_t f = 0; f < count; f++)
         kernels += f == 0 || hash[f] != hash[f - 1];
     free(hash);
-    g->kernels = kernels < g->longest ? kernels : g->longest;
+    g->kernels = kernels < g->longest && !g->at_once ? kernels : g->longest;
     return 0;
+}
+
+/* Set g->keeps. */
+static int keeps_find(struct gridder *g)
+{
+    size_t room, bytes, other;
+    int rc = iterative_room(g, &room);
+    g->keeps = true;
+    g->keeps = rc == 0 && iterative_bytes(g, &bytes, &other) && bytes <= room;
+    return rc;
 }
 
 int series_sizes(struct gridder *g)
@@ -135,7 +157,9 @@ int series_sizes(struct gridder *g)
         recon_report_decide(job, "time", repetition ? "repetition" : "phase",
                             "%zu images, which differ only in the %s, are solved together.", g->longest, time);
     g->longest = most > 0 && most < g->longest ? most : g->longest;
-    return kernels_count(g);
+    iterative_at_once(g);
+    int rc = kernels_count(g);
+    return rc == 0 ? keeps_find(g) : rc;
 }
 
 /* ---- one series ---- */
@@ -150,8 +174,13 @@ static int visit_compare(const void *pa, const void *pb, void *context)
 
 static void series_close(struct series *s)
 {
-    for (size_t k = 0; k < s->kernels; k++)
+    for (size_t k = 0; k < s->kernels && !s->each; k++)
         dev_release(s->it->job->dev, s->kernel[k]);
+    for (size_t p = 0; p < s->paths; p++)
+        free(s->path[p].k);
+    dev_release(s->it->job->dev, s->each);
+    s->it->images = s->it->all_images;
+    free(s->path);
     free(s->largest);
     free(s->kernel);
     free(s->kernel_of);
@@ -169,7 +198,8 @@ static int series_open(struct series *s, struct iterative *it, const size_t *ima
     s->kernel_of = malloc(it->g->longest * sizeof *s->kernel_of);
     s->kernel = calloc(it->g->longest, sizeof *s->kernel);
     s->largest = calloc(it->g->longest, sizeof *s->largest);
-    if (!s->visit || !s->kernel_of || !s->kernel || !s->largest)
+    s->path = calloc(it->g->longest, sizeof *s->path);
+    if (!s->visit || !s->kernel_of || !s->kernel || !s->largest || !s->path)
         return err_no_memory("a series of %zu images", it->g->longest);
     for (; s->count < window->count; s->count++)
         s->visit[s->count] = s->count;
@@ -183,30 +213,58 @@ static int series_open(struct series *s, struct iterative *it, const size_t *ima
     return 0;
 }
 
+/* Memory for the next kernel, of image t: *kernel. */
+static int kernel_alloc(struct series *s, size_t t, struct c32 **kernel)
+{
+    struct dev *dev = s->it->job->dev;
+    const size_t elements = iterative_kernel_elements(s->it), bytes = elements * sizeof **kernel;
+    if (!s->it->g->at_once)
+        return dev_alloc(dev, bytes, (void **)kernel);
+    int rc = s->each ? 0 : dev_alloc(dev, s->count * bytes, (void **)&s->each);
+    *kernel = rc == 0 ? s->each + t * elements : NULL;
+    return rc;
+}
+
+/* The plan's trajectory, of which the operator was made. */
+static int path_keep(struct series *s)
+{
+    const struct gridder *g = s->it->g;
+    struct path *path = &s->path[s->paths];
+    const size_t bytes = g->planned->samples * (size_t)s->band.dim * sizeof *path->k;
+    band_extend(&s->band, g->planned->samples, gridder_k(g));
+    if (!g->keeps)
+        return 0;
+    path->k = malloc(bytes);
+    if (!path->k)
+        return err_no_memory("a trajectory of %zu samples", g->planned->samples);
+    memcpy(path->k, gridder_k(g), bytes);
+    path->samples = g->planned->samples;
+    s->paths++;
+    return 0;
+}
+
 /* The normal operator's kernel and eigenvalue of the plan's trajectory, unless they are the last image's. */
 static int kernel_keep(struct series *s, size_t t)
 {
     struct iterative *it = s->it;
-    struct gridder *g = it->g;
     bool made = false;
     int rc = iterative_normal(it, &made);
-    if (rc == 0 && (made || s->kernels == 0)) {
+    made = made || s->kernels == 0;
+    if (rc == 0 && (made || it->g->at_once)) {
         struct c32 **kernel = &s->kernel[s->kernels];
-        const size_t elements = iterative_kernel_elements(it);
-        rc = dev_alloc(it->job->dev, elements * sizeof **kernel, (void **)kernel);
+        rc = kernel_alloc(s, t, kernel);
         if (rc == 0)
-            rc = it->kernels ? vec_copy(it->job->dev, elements, it->kernels, *kernel)
+            rc = it->kernels ? vec_copy(it->job->dev, iterative_kernel_elements(it), it->kernels, *kernel)
                              : normal_kernel_keep(it->normal, *kernel);
         if (rc == 0)
             s->largest[s->kernels] = it->largest;
         s->kernels += *kernel != NULL;
-        band_extend(&s->band, g->planned->samples, gridder_k(g));
     }
     s->kernel_of[t] = s->kernels - 1;
-    return rc;
+    return rc == 0 && made ? path_keep(s) : rc;
 }
 
-/* The coil images of image t; progress runs from `from` over all of `span`. */
+/* The coil images of the i-th visited image; progress runs from `from` over all of `span`. */
 static int grid(struct series *s, size_t i, double from, double span)
 {
     struct iterative *it = s->it;
@@ -218,6 +276,12 @@ static int grid(struct series *s, size_t i, double from, double span)
     return rc == 0 ? iterative_tell(it, begin + each, 0, 0) : rc;
 }
 
+/* it->images = the place of the i-th visited image's coil images. */
+static void images_place(struct series *s, size_t i, int coils)
+{
+    s->it->images = s->it->all_images + (s->it->g->keeps ? i * (size_t)coils * s->it->g->pixels : 0);
+}
+
 /* it->maps from the mean of all coil images; and the kernels. */
 static int maps_make(struct series *s, int coils)
 {
@@ -226,6 +290,7 @@ static int maps_make(struct series *s, int coils)
     const size_t all = (size_t)coils * it->g->pixels;
     int rc = dev_zero(dev, it->maps, all * sizeof *it->maps);
     for (size_t i = 0; i < s->count && rc == 0; i++) {
+        images_place(s, i, coils);
         rc = grid(s, i, 0, done_images);
         if (rc == 0)
             rc = vec_axpy(dev, all, 1 / (float)s->count, it->images, it->maps);
@@ -252,18 +317,32 @@ static int kernels_scale(struct series *s)
     return rc;
 }
 
-/* it->b of all images. */
+/* The coil images of the i-th visited image again. */
+static int images_again(struct series *s, size_t i, int coils)
+{
+    const struct gridder *g = s->it->g;
+    const double span = done_sides - done_maps;
+    images_place(s, i, coils);
+    if (g->keeps)
+        return iterative_tell(s->it, done_maps + span * (double)(i + 1) / (double)s->count, 0, 0);
+    int rc = grid(s, i, done_maps, span);
+    if (rc == 0)
+        band_fit(&s->band, g->planned->samples, gridder_k(g));
+    return rc;
+}
+
+/* it->b of all images; and the band's shape. */
 static int sides_make(struct series *s, int coils)
 {
     struct iterative *it = s->it;
     const size_t pixels = it->g->pixels;
     int rc = dev_zero(it->job->dev, it->b, s->count * pixels * sizeof *it->b);
+    for (size_t p = 0; p < s->paths; p++)
+        band_fit(&s->band, s->path[p].samples, s->path[p].k);
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         const size_t t = s->visit[i];
         const double own = s->largest[s->kernel_of[t]];
-        rc = grid(s, i, done_maps, done_sides - done_maps);
-        if (rc == 0)
-            band_fit(&s->band, it->g->planned->samples, gridder_k(it->g));
+        rc = images_again(s, i, coils);
         if (rc == 0)
             rc = sense_combine(&it->sense, 0, coils, it->images, it->b + t * pixels);
         if (rc == 0 && own > 0)
@@ -273,7 +352,8 @@ static int sides_make(struct series *s, int coils)
     return rc;
 }
 
-static int series_normal(void *of, const struct c32 *x, struct c32 *r)
+/* One image after the other. */
+static int normal_each(void *of, const struct c32 *x, struct c32 *r)
 {
     struct series *s = of;
     const struct op one = s->op.op;
@@ -290,11 +370,32 @@ static int series_normal(void *of, const struct c32 *x, struct c32 *r)
     return rc;
 }
 
+/* All images. */
+static int normal_together(void *of, const struct c32 *x, struct c32 *r)
+{
+    const struct series *s = of;
+    struct iterative *it = s->it;
+    const size_t pixels = it->g->pixels, elements = normal_kernel_elements(it->normal);
+    const size_t fit = ASK_PIXELS / (pixels * (size_t)it->sense.coils), most = fit > 1 ? fit : 1;
+    int rc = 0;
+    for (size_t t = 0; t < s->count && rc == 0; t += most) {
+        const struct normal_coils coils = {.frames = (int)(s->count - t < most ? s->count - t : most),
+                                           .coils = it->sense.coils,
+                                           .maps = it->maps,
+                                           .kernels = s->each + t * elements};
+        rc = iterative_ask(it);
+        if (rc == 0)
+            rc = normal_apply_coils(it->normal, &coils, x + t * pixels, r + t * pixels);
+    }
+    return rc;
+}
+
 static int solve(struct series *s, int coils)
 {
     struct iterative *it = s->it;
     const size_t all = s->count * it->g->pixels;
-    const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
+    const struct op op = {
+        .of = s, .domain = all, .range = all, .normal = it->g->at_once ? normal_together : normal_each};
     int rc = sense_maps(&it->sense, coils, it->maps);
     if (rc == 0)
         rc = sense_normal(&it->sense, it->normal, it->planes);

@@ -9,15 +9,11 @@
 
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
-#include "gridding/base/host_memory.h"
 #include "gridding/base/vec.h"
 
 #include <stdlib.h>
 
-enum {
-    TOGETHER_PIXELS = 1 << 25, /* of all coils: 16 images of 16 coils and 256^2 are 3 % slower than 100 */
-    SHARE = 4                  /* of the available memory, at most 1 / SHARE */
-};
+enum { TOGETHER_PIXELS = 1 << 25 }; /* of all coils: 16 images of 16 coils and 256^2 are 3 % slower than 100 */
 
 struct together {
     struct iterative *it;
@@ -35,29 +31,28 @@ struct together {
 static bool takes(const struct gridder *g)
 {
     const struct recon_job *job = g->job;
-    const struct nufft_params params = {.dim = job->dim, .n = {g->n[0], g->n[1], g->n[2]}, .batch = 1};
-    return recon_choice(job, RECON_METHOD) == RECON_METHOD_CG_SENSE && !g->field && job->dim == 2 &&
+    return g->at_once && recon_choice(job, RECON_METHOD) == RECON_METHOD_CG_SENSE &&
            job->request->values->value[RECON_STOP_SECONDS].real <= 0 &&
-           g->pixels * (size_t)g->most_coils <= TOGETHER_PIXELS && normal_takes_coils(job->dev, &params);
+           g->pixels * (size_t)g->most_coils <= TOGETHER_PIXELS;
 }
 
 int together_sizes(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    size_t available, total, bytes;
+    const size_t most = TOGETHER_PIXELS / (g->pixels * (size_t)g->most_coils);
+    size_t room, bytes, other;
+    iterative_at_once(g);
     g->together = takes(g);
+    g->at_once = g->together;
     if (!g->together)
         return 0;
-    int rc = dev_memory(job->dev, &available, &total);
+    int rc = iterative_room(g, &room);
     if (rc != 0)
         return rc;
-    const size_t host = host_memory_available(), most = TOGETHER_PIXELS / (g->pixels * (size_t)g->most_coils);
-    if (host < available)
-        available = host; /* what the job's memory is compared with */
     g->longest = most < job->frames->count ? most : job->frames->count;
     for (;; g->longest /= 2) {
         g->kernels = g->longest;
-        if (g->longest == 1 || (iterative_bytes(g, &bytes) && bytes <= available / SHARE))
+        if (g->longest == 1 || (iterative_bytes(g, &bytes, &other) && bytes <= room))
             break;
     }
     return 0;

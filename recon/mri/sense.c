@@ -7,14 +7,14 @@ enum {
     GROUP_PIXELS = 64 * 64 * 64 /* of images whose coils are summed in groups: smaller ones are computed at once */
 };
 
-static int group_of(size_t pixels, int coils)
+int sense_group(size_t pixels, int coils)
 {
     return pixels >= GROUP_PIXELS && coils > GROUP ? GROUP : coils;
 }
 
 int sense_groups(size_t pixels, int coils)
 {
-    const int group = group_of(pixels, coils);
+    const int group = sense_group(pixels, coils);
     return (coils + group - 1) / group;
 }
 
@@ -40,7 +40,7 @@ static int part_open(const struct sense *s, struct sense_part *part, int groups)
 
 int sense_open(struct sense *sense, struct dev *dev, size_t pixels, int coils, int batch, bool divide)
 {
-    const int group = group_of(pixels, coils), groups = sense_groups(pixels, coils);
+    const int group = sense_group(pixels, coils), groups = sense_groups(pixels, coils);
     const int most = divide ? dev_parts(dev) : 1, parts = most < groups ? most : groups;
     *sense = (struct sense){.dev = dev, .pixels = pixels, .coils = coils, .group = group};
     sense->batch = batch < group ? batch : group;
@@ -58,7 +58,7 @@ int sense_maps(struct sense *sense, int coils, const struct c32 *maps)
     const int groups = sense_groups(sense->pixels, coils);
     int rc = 0;
     sense->coils = coils;
-    sense->group = group_of(sense->pixels, coils);
+    sense->group = sense_group(sense->pixels, coils);
     sense->maps = maps;
     sense->parts = sense->opened < groups ? sense->opened : groups;
     for (int p = 0; p < sense->parts && rc == 0; p++) {

@@ -40,7 +40,8 @@ struct sense {
     void *context;
 };
 
-/* Groups of `coils` with images of `pixels`. */
+/* Of `coils` with images of `pixels`: the number in a group, and of groups. */
+int sense_group(size_t pixels, int coils);
 int sense_groups(size_t pixels, int coils);
 
 /* Memory for images of `pixels` and at most `coils`, of which `batch` are computed together; also on the device's parts

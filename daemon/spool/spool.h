@@ -157,6 +157,10 @@ int spool_check(struct spool *spool);
  * ERR_IO. */
 int spool_room_check(struct spool *spool, int64_t more);
 
+/* Bytes that uploads may use, waiting and to come: the spool's limit, or what the disk has for them. Fails with
+ * ERR_IO. */
+int spool_room(struct spool *spool, int64_t *bytes);
+
 /* Whether a job may start: the disk accepts writes, has `reserve` bytes free, and inodes for results. Does not wait.
  * Fails with ERR_SPOOL_FULL, or as the last test write did. */
 int spool_work_check(struct spool *spool, int64_t reserve);

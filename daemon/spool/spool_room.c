@@ -152,6 +152,16 @@ int spool_free_bytes(struct spool *spool, int64_t *bytes)
     return rc;
 }
 
+int spool_room(struct spool *spool, int64_t *bytes)
+{
+    int64_t free = 0;
+    int rc = spool_free_bytes(spool, &free);
+    *bytes = spool->used + (free > 0 ? free : 0);
+    if (spool->limit > 0 && spool->limit < *bytes)
+        *bytes = spool->limit;
+    return rc;
+}
+
 int spool_disk(const struct spool *spool, int64_t *bytes, int64_t *free)
 {
     struct statvfs disk;

@@ -291,7 +291,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     }
     if (!rc)
         rc = open_reserve(uploads, id, chunk.fd);
-    open_touch(uploads, id);
+    open_touch(uploads, id, upload.offset);
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
     if (!rc && checked)
@@ -347,7 +347,6 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     struct spool *spool = chunk->uploads->spool;
     bool back = chunk->dropped || (chunk->checked && !keep);
     touch(chunk->uploads, chunk->fd);
-    open_touch(chunk->uploads, chunk->id);
     if (!back && fdatasync(chunk->fd) < 0) {
         rc = spool_failed(spool, "syncing an upload");
         back = true; /* bytes that one fsync failed to write may be missing although the next one succeeds */
@@ -360,6 +359,7 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;
+    open_touch(chunk->uploads, chunk->id, chunk->offset);
     int folder = chunk->uploads->folder;
     /* fsync: after a power cut the file would undo a chunk that was acknowledged. */
     if (!rc && chunk->checked && (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))

@@ -82,10 +82,11 @@ int open_begin(struct uploads *uploads, const char *id, const struct job *job)
     return rc;
 }
 
-int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length)
+int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length, int64_t arrived)
 {
     struct open_upload upload = open_of(id, client, length);
     upload.reserved = length;
+    upload.arrived = arrived;
     pthread_mutex_lock(&uploads->open_lock);
     int rc = open_add(uploads, &upload);
     pthread_mutex_unlock(&uploads->open_lock);
@@ -108,12 +109,13 @@ void open_end(struct uploads *uploads, const char *id, bool is_scan)
         spool_release(uploads->spool, reserved);
 }
 
-void open_touch(struct uploads *uploads, const char *id)
+void open_touch(struct uploads *uploads, const char *id, int64_t arrived)
 {
     pthread_mutex_lock(&uploads->open_lock);
     struct open_upload *upload = open_find(uploads, id);
     if (upload) {
         upload->touched = clock_seconds();
+        upload->arrived = arrived;
         upload->lapsed = false;
     }
     pthread_mutex_unlock(&uploads->open_lock);
@@ -134,22 +136,69 @@ int64_t open_reserved_set(struct uploads *uploads, const char *id, int64_t bytes
     return bytes - before;
 }
 
+/* Bytes that this client's other uploads have reserved and that have not arrived. Under the lock. */
+static int64_t others_to_come(const struct uploads *uploads, const struct open_upload *of)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < uploads->opens; i++) {
+        const struct open_upload *upload = &uploads->open[i];
+        if (upload != of && strcmp(upload->client, of->client) == 0 && upload->reserved > upload->arrived)
+            bytes += upload->reserved - upload->arrived;
+    }
+    return bytes;
+}
+
+/* Whether the upload's bytes to come are within its client's `share`. Under the lock. */
+static int share_check(const struct uploads *uploads, const struct open_upload *upload, int64_t share)
+{
+    int64_t others = others_to_come(uploads, upload), mine = upload->length - upload->arrived;
+    if (mine > share)
+        return err_set_bytes(ERR_SPOOL_FULL, mine, share,
+                             "%lld bytes of this upload are to come. Bytes to come of one client's resumable uploads "
+                             "may reserve %lld bytes, half of the space for uploads. Send the scan with POST /v1/jobs.",
+                             (long long)mine, (long long)share);
+    if (others + mine > share)
+        return err_set_bytes(ERR_QUOTA, mine, share - others,
+                             "This client's other unfinished resumable uploads have reserved %lld bytes that are still "
+                             "to come; with the %lld of this one they would exceed %lld, half of the space for "
+                             "uploads. Complete them, or remove them (DELETE).",
+                             (long long)others, (long long)mine, (long long)share);
+    return 0;
+}
+
+/* Count all of the upload as reserved, if the client's share allows. */
+static int reserved_fill(struct uploads *uploads, const char *id, int64_t share)
+{
+    pthread_mutex_lock(&uploads->open_lock);
+    struct open_upload *upload = open_find(uploads, id);
+    int rc = upload ? share_check(uploads, upload, share) : 0;
+    if (upload && !rc)
+        upload->reserved = upload->length;
+    pthread_mutex_unlock(&uploads->open_lock);
+    return rc;
+}
+
 int open_reserve(struct uploads *uploads, const char *id, int fd)
 {
     pthread_mutex_lock(&uploads->open_lock);
     const struct open_upload *upload = open_find(uploads, id);
-    int64_t length = upload ? upload->length : 0, missing = upload ? length - upload->reserved : 0;
+    int64_t length = upload ? upload->length : 0, missing = upload ? length - upload->reserved : 0, room = 0;
     pthread_mutex_unlock(&uploads->open_lock);
-    int rc = missing > 0 ? spool_reserve(uploads->spool, missing) : 0;
-    if (rc || missing <= 0)
+    if (missing <= 0)
+        return 0;
+    int rc = spool_room(uploads->spool, &room);
+    if (!rc)
+        rc = spool_reserve(uploads->spool, missing);
+    if (rc)
         return rc;
-    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+    rc = reserved_fill(uploads, id, room / 2);
+    if (!rc && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
         rc = spool_failed(uploads->spool, "reserving space for the upload");
-        spool_release(uploads->spool, missing);
-        return rc;
+        open_reserved_set(uploads, id, length - missing);
     }
-    open_reserved_set(uploads, id, length);
-    return 0;
+    if (rc)
+        spool_release(uploads->spool, missing);
+    return rc;
 }
 
 bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before)

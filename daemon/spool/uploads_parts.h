@@ -21,6 +21,7 @@ struct upload_writing {
 struct open_upload {
     char id[JOB_ID], client[JOB_CLIENT];
     int64_t length, reserved; /* reserved: bytes counted in the spool, arrived and to come */
+    int64_t arrived;          /* when its last chunk began or ended */
     double touched;           /* clock_seconds() of its start or last chunk */
     bool lapsed;              /* the reservation of bytes to come has lapsed */
 };
@@ -78,12 +79,14 @@ int uploads_each(int folder, void (*each)(void *context, const char *id), void *
  * ERR_QUEUE_FULL, ERR_NO_MEMORY. */
 int open_begin(struct uploads *uploads, const char *id, const struct job *job);
 /* Count an upload found at a start, all of it reserved. Fails with ERR_NO_MEMORY. */
-int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length);
+int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length, int64_t arrived);
 /* The upload has ended. is_scan: its bytes stay counted, as a scan's. */
 void open_end(struct uploads *uploads, const char *id, bool is_scan);
-/* Bytes have arrived or are about to. */
-void open_touch(struct uploads *uploads, const char *id);
-/* Reserve the bytes to come if their reservation has lapsed; `fd`: its file. Fails as spool_reserve(). */
+/* Bytes have arrived or are about to: `arrived` so far. */
+void open_touch(struct uploads *uploads, const char *id, int64_t arrived);
+/* Reserve the bytes to come if they are not; `fd`: its file. Of all uploads of a client, bytes to come may reserve half
+ * of the spool's room: fails with ERR_QUOTA, with ERR_SPOOL_FULL if this upload alone exceeds that, or as
+ * spool_reserve(). */
 int open_reserve(struct uploads *uploads, const char *id, int fd);
 /* Set the upload's reserved bytes to `bytes`; returns the difference to before. */
 int64_t open_reserved_set(struct uploads *uploads, const char *id, int64_t bytes);

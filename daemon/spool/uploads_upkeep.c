@@ -112,7 +112,7 @@ static void *reap(void *context)
 static int opened_recover(struct uploads *uploads, const struct upload *found)
 {
     const char *client = json_string_value(json_object_get(found->job, "client"));
-    return open_recover(uploads, found->id, client ? client : "", found->length);
+    return open_recover(uploads, found->id, client ? client : "", found->length, found->offset);
 }
 
 static void recover(void *context, const char *id)

@@ -248,7 +248,7 @@ def bound_of_all():
 
 @test("an idle upload releases the space that it reserved, keeps what arrived, and reserves again on resuming")
 def reservation():
-    with Daemon(devices="cpu", upload_lifetime=8, spool_limit=1000000) as daemon:
+    with Daemon(devices="cpu", upload_lifetime=8, spool_limit=2000000) as daemon:
         body = scan(daemon)
 
         def path(where):
@@ -256,6 +256,7 @@ def reservation():
 
         def reserved():
             where = lasting(daemon, begin(daemon, 1000000, "empty").expect(201).headers["location"])
+            begin(daemon, 1000000, "full").expect(201)
             seen = os.stat(path(where)).st_blocks * 512, append(daemon, where, 0,
                                                                 bytes(50000)).status, daemon.submit(body).status
             lasting(daemon, where)
@@ -270,9 +271,11 @@ def reservation():
         wait_until(lambda: used(daemon) == 50000, "the job's scan to be removed")
 
         def another():
-            other = lasting(daemon, begin(daemon, 900000, "other").expect(201).headers["location"])
+            others = [begin(daemon, length, client).expect(201).headers["location"]
+                      for length, client in ((1000000, "other"), (100000, "third"))]
             refused = append(daemon, where, 50000, bytes(100)).status
-            daemon.request("DELETE", other, headers=TUS).expect(204)
+            for other in others:
+                daemon.request("DELETE", other, headers=TUS).expect(204)
             return refused, offset_of(daemon, where)
         same(while_reserved(another, lambda *_: None), (507, 50000),
              "status of an append that has no room, and the offset")
@@ -285,6 +288,42 @@ def reservation():
         os.utime(path(where), (time.time() - 8, time.time() - 8))
         wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0,
                    "the upload to expire")
+
+
+@test("bytes to come of one client's uploads reserve at most half of the spool, also on resuming; others have the rest")
+def share_of_a_client():
+    with Daemon(devices="cpu", upload_lifetime=8, spool_limit=2000000) as daemon:
+        body = scan(daemon)
+
+        def shared():
+            assert "half of the space" in begin(daemon, 1000001, "greedy").problem(507, "spool-full")["detail"]
+            first = lasting(daemon, begin(daemon, 600000, "greedy").expect(201).headers["location"])
+            answer = begin(daemon, 400001, "greedy")
+            assert "have reserved 600000 bytes" in answer.problem(429, "client-quota")["detail"], answer.body
+            assert answer.headers["retry-after"], answer.headers
+            second = lasting(daemon, begin(daemon, 400000, "greedy").expect(201).headers["location"])
+            begun = used(daemon)
+            other = begin(daemon, 900000, "other")  # another client is not affected
+            statuses = other.status, daemon.submit(body).status
+            daemon.request("DELETE", other.headers["location"], headers=TUS).expect(204)
+            # Bytes that have arrived no longer count: so many may be announced again.
+            statuses += append(daemon, first, 0, bytes(50000)).status, begin(daemon, 50001, "greedy").status
+            third = begin(daemon, 50000, "greedy")
+            return (first, second), begun, *statuses, third.status
+        (first, second), *seen = while_reserved(shared, lambda wheres, *_: [
+            daemon.request("DELETE", where, headers=TUS).expect(204) for where in wheres])
+        same(seen, [1000000, 201, 202, 204, 429, 201], "bytes reserved, and statuses")
+        wait_until(lambda: used(daemon) == 50000, "the reservations to end, and the job's scan to go")
+
+        def resumed():
+            lasting(daemon, first), lasting(daemon, second)
+            last = lasting(daemon, begin(daemon, 700000, "greedy").expect(201).headers["location"])
+            seen = append(daemon, second, 0, bytes(100)), append(daemon, first, 50000, bytes(100))
+            daemon.request("DELETE", last, headers=TUS).expect(204)
+            return [answer.status for answer in seen], offset_of(daemon, first)
+        same(while_reserved(resumed, lambda *_: None), ([429, 429], 50000),
+             "statuses of chunks that would reserve again, and the offset")
+        same(append(daemon, second, 0, bytes(100)).status, 204, "status of a chunk within the share")
 
 
 def while_reserved(look, undo):

@@ -41,6 +41,7 @@ struct series {
     struct c32 **kernel; /* [kernels]: on the device */
     struct c32 *each; /* device, where g->at_once: [count][elements], a kernel for each image; kernel[k] is one of it */
     double *largest;  /* [kernels]: L_t */
+    bool own;         /* each image has a kernel of its own, in `each` */
     struct path *path; /* [paths] */
     size_t paths;
     size_t used;            /* the kernel that the operator holds */
@@ -105,7 +106,8 @@ static int kernels_count(struct gridder *g)
     for (size_t f = 0; f < count; f++)
         kernels += f == 0 || hash[f] != hash[f - 1];
     free(hash);
-    g->kernels = kernels < g->longest && !g->at_once ? kernels : g->longest;
+    kernels = kernels > 1 && g->at_once ? 2 * kernels : kernels; /* as own_kernels() says */
+    g->kernels = kernels < g->longest ? kernels : g->longest;
     return 0;
 }
 
@@ -187,6 +189,17 @@ static void series_close(struct series *s)
     free(s->visit);
 }
 
+/* Whether each image has a kernel of its own, so that all are applied at once: they take at most twice the memory. That
+ * depends on the window's trajectories alone, for the sums over coils have other bits. */
+static bool own_kernels(const struct series *s)
+{
+    const uint64_t *hash = s->it->job->hash;
+    size_t kernels = 1;
+    for (size_t i = 1; i < s->count; i++)
+        kernels += hash[s->image[s->visit[i]]] != hash[s->image[s->visit[i - 1]]];
+    return s->it->g->at_once && kernels > 1 && 2 * kernels >= s->count;
+}
+
 /* `image`: of the whole series. */
 static int series_open(struct series *s, struct iterative *it, const size_t *image, const struct series_window *window)
 {
@@ -204,6 +217,7 @@ static int series_open(struct series *s, struct iterative *it, const size_t *ima
     for (; s->count < window->count; s->count++)
         s->visit[s->count] = s->count;
     qsort_r(s->visit, s->count, sizeof *s->visit, visit_compare, s);
+    s->own = own_kernels(s);
     it->images_solved = s->count;
     it->images_kept = 0;
     for (size_t t = window->from; t < window->until; t++)
@@ -218,7 +232,7 @@ static int kernel_alloc(struct series *s, size_t t, struct c32 **kernel)
 {
     struct dev *dev = s->it->job->dev;
     const size_t elements = iterative_kernel_elements(s->it), bytes = elements * sizeof **kernel;
-    if (!s->it->g->at_once)
+    if (!s->own)
         return dev_alloc(dev, bytes, (void **)kernel);
     int rc = s->each ? 0 : dev_alloc(dev, s->count * bytes, (void **)&s->each);
     *kernel = rc == 0 ? s->each + t * elements : NULL;
@@ -250,7 +264,7 @@ static int kernel_keep(struct series *s, size_t t)
     bool made = false;
     int rc = iterative_normal(it, &made);
     made = made || s->kernels == 0;
-    if (rc == 0 && (made || it->g->at_once)) {
+    if (rc == 0 && (made || s->own)) {
         struct c32 **kernel = &s->kernel[s->kernels];
         rc = kernel_alloc(s, t, kernel);
         if (rc == 0)
@@ -353,9 +367,8 @@ static int sides_make(struct series *s, int coils)
 }
 
 /* One image after the other. */
-static int normal_each(void *of, const struct c32 *x, struct c32 *r)
+static int normal_each(struct series *s, const struct c32 *x, struct c32 *r)
 {
-    struct series *s = of;
     const struct op one = s->op.op;
     int rc = 0;
     for (size_t i = 0; i < s->count && rc == 0; i++) {
@@ -370,19 +383,19 @@ static int normal_each(void *of, const struct c32 *x, struct c32 *r)
     return rc;
 }
 
-/* All images. */
-static int normal_together(void *of, const struct c32 *x, struct c32 *r)
+/* Many images at once. */
+static int normal_together(struct series *s, const struct c32 *x, struct c32 *r)
 {
-    const struct series *s = of;
     struct iterative *it = s->it;
     const size_t pixels = it->g->pixels, elements = normal_kernel_elements(it->normal);
     const size_t fit = ASK_PIXELS / (pixels * (size_t)it->sense.coils), most = fit > 1 ? fit : 1;
-    int rc = 0;
+    int rc = s->each || s->used == 0 ? 0 : normal_kernel_use(it->normal, s->kernel[0]);
+    s->used = 0;
     for (size_t t = 0; t < s->count && rc == 0; t += most) {
         const struct normal_coils coils = {.frames = (int)(s->count - t < most ? s->count - t : most),
                                            .coils = it->sense.coils,
                                            .maps = it->maps,
-                                           .kernels = s->each + t * elements};
+                                           .kernels = s->each ? s->each + t * elements : NULL};
         rc = iterative_ask(it);
         if (rc == 0)
             rc = normal_apply_coils(it->normal, &coils, x + t * pixels, r + t * pixels);
@@ -390,12 +403,18 @@ static int normal_together(void *of, const struct c32 *x, struct c32 *r)
     return rc;
 }
 
+static int series_normal(void *of, const struct c32 *x, struct c32 *r)
+{
+    struct series *s = of;
+    const bool together = s->each || (s->it->g->at_once && s->kernels == 1);
+    return together ? normal_together(s, x, r) : normal_each(s, x, r);
+}
+
 static int solve(struct series *s, int coils)
 {
     struct iterative *it = s->it;
     const size_t all = s->count * it->g->pixels;
-    const struct op op = {
-        .of = s, .domain = all, .range = all, .normal = it->g->at_once ? normal_together : normal_each};
+    const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
     int rc = sense_maps(&it->sense, coils, it->maps);
     if (rc == 0)
         rc = sense_normal(&it->sense, it->normal, it->planes);

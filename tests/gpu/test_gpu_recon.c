@@ -142,6 +142,11 @@ static void series(void **state)
     (void)state;
     as_on_the_cpu(&plane, "method=temporal-tv frames=4 iterations=4");
     as_on_the_cpu(&plane, "method=llr frames=4 iterations=4");
+    /* Images at once, with a kernel each, or one for all; and two kernels for eight images, one after the other. */
+    as_on_the_cpu(&halves, "method=temporal-tv frames=4 iterations=4");
+    as_on_the_cpu(&halves, "method=llr frames=6 window_frames=4 iterations=4");
+    as_on_the_cpu(&repeated, "method=temporal-tv frames=4 iterations=4");
+    as_on_the_cpu(&repeated, "method=temporal-tv frames=8 iterations=4");
 }
 
 static void volumes(void **state)

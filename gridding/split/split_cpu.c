@@ -178,7 +178,8 @@ static int nodes_exclude(struct split_cpu *s, const double *at, const float *val
         charged[i] = values[i] != 0;
     if (rc == 0)
         rc = law_add(s, &points, &s->inside, charged, s->nodes, &(struct listener){&share, share_tell});
-    for (size_t i = 0; i < nodes && rc == 0; i++)
+#pragma omp parallel for num_threads(s->dev->threads) schedule(static)
+    for (size_t i = 0; i < (rc == 0 ? nodes : 0); i++)
         grid[i] = s->nodes[i] > 0 ? 0 : grid[i];
     free(charged);
     return rc;

@@ -20,8 +20,9 @@ static struct lattice_extent extent_of(const struct cutcp_job *job)
         e.low[d] = e.high[d] = at[d];
     for (size_t i = 0; i < points; i++)
         for (int d = 0; d < 3; d++) {
-            e.low[d] = fmin(e.low[d], at[3 * i + (size_t)d]);
-            e.high[d] = fmax(e.high[d], at[3 * i + (size_t)d]);
+            const double x = at[3 * i + (size_t)d];
+            e.low[d] = x < e.low[d] ? x : e.low[d];
+            e.high[d] = x > e.high[d] ? x : e.high[d];
         }
     return e;
 }

@@ -18,6 +18,12 @@
 #define EXCLUSION_SHARE 0.1
 #define PARTS_SHARE     0.9
 
+/* What lattice points near a charge are raised by. Elsewhere, a potential is at most the sum of the charges' magnitudes
+ * over the exclusion, and near a charge, where 1 / r may reach 1e23 in float32, it must not outweigh the mark: the sum
+ * of magnitudes is limited. */
+#define EXCLUDED     1e36f
+#define CHARGES_MOST 1e12
+
 /* State shared by all frames. */
 struct sums {
     struct cutcp_job *job;
@@ -97,6 +103,23 @@ static void sum_describe(struct sums *s)
     }
 }
 
+/* Check the charges of each frame, where nodes near them are excluded. */
+static int charges_check(const struct sums *s)
+{
+    const double *charge = s->job->particles->charge;
+    for (size_t f = 0; f < s->job->frames && s->exclusion > 0; f++) {
+        double sum = 0;
+        for (size_t i = f * s->count; i < (f + 1) * s->count; i++)
+            sum += fabs(charge[i]);
+        if (!(sum * s->unit <= CHARGES_MOST))
+            return err_set(ERR_MALFORMED_FILE,
+                           "The magnitudes of the charges of frame %zu add up to %g e; potentials are computed up to "
+                           "%g e.",
+                           f + 1, sum, CHARGES_MOST / s->unit);
+    }
+    return 0;
+}
+
 static int method_choose(struct sums *s)
 {
     const struct cutcp_split *split = &s->split;
@@ -157,6 +180,8 @@ static void frame_gather(struct sums *s)
 {
     const struct particles *p = s->job->particles;
     const size_t first = s->frame * s->count;
+    size_t on_nodes = 0;
+#pragma omp parallel for num_threads(dev_threads(s->job->job.dev)) schedule(static) reduction(+ : on_nodes)
     for (size_t i = 0; i < s->count; i++) {
         bool on_node = p->charge[first + i] != 0;
         for (size_t d = 0; d < 3; d++) {
@@ -166,8 +191,9 @@ static void frame_gather(struct sums *s)
             on_node = on_node && node == rint(node);
         }
         s->host[i] = (float)(p->charge[first + i] * s->unit);
-        s->on_nodes += on_node;
+        on_nodes += on_node;
     }
+    s->on_nodes += on_nodes;
 }
 
 static int tell(void *context, size_t done, size_t most)
@@ -179,56 +205,56 @@ static int tell(void *context, size_t done, size_t most)
     return kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, s->told, (int64_t)s->frame, (int64_t)s->job->frames);
 }
 
-/* grid = the sum of `law` over the atoms with the values s->host; this is `share` of a frame's work. */
-static int grid_sum(struct sums *s, const struct range_law *law, double share)
+/* grid += the sum of `law` over `points` with the values s->host; this is `share` of a frame's work. */
+static int grid_add(struct sums *s, const struct range_points *points, const struct range_law *law, double share)
 {
-    const struct range_points_params params = points_params(s, law->params.reach);
     const struct listener listener = {s, tell};
-    struct dev *dev = s->job->job.dev;
-    struct range_points *points = NULL;
-    int rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
-    if (rc == 0)
-        rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
-    s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
-    if (rc == 0)
-        rc = range_points_create(&points, dev, &params, &listener);
+    int rc = dev_upload(s->job->job.dev, s->values, s->host, s->count * sizeof *s->values);
     s->share = share;
     if (rc == 0)
         rc = range_scatter(points, law, 1, s->values, s->grid, &listener);
     s->done += s->share;
-    range_points_free(points);
     return rc;
 }
 
-/* Set lattice points near a charge to 0. */
-static int exclude(struct sums *s, float *potential)
+/* Mark lattice points near a charge: they are raised by EXCLUDED, far above any potential, while the grid is on the
+ * device. */
+static int exclusion_mark(struct sums *s, const struct range_points *points)
 {
-    enum { SLAB = 1 << 18 };
     const double *charge = s->job->particles->charge + s->frame * s->count;
-    const size_t most = s->nodes < SLAB ? s->nodes : SLAB;
-    float *slab = malloc(most * sizeof *slab);
-    if (!slab)
-        return err_no_memory("the points near a charge");
     for (size_t i = 0; i < s->count; i++)
-        s->host[i] = charge[i] != 0 ? 1 : 0;
-    int rc = grid_sum(s, &s->near, EXCLUSION_SHARE);
-    for (size_t from = 0; from < s->nodes && rc == 0; from += most) {
-        const size_t n = s->nodes - from < most ? s->nodes - from : most;
-        rc = dev_download(s->job->job.dev, slab, s->grid + from, n * sizeof *slab);
-        for (size_t i = 0; i < n && rc == 0; i++)
-            potential[from + i] = slab[i] > 0 ? 0 : potential[from + i];
-    }
-    free(slab);
-    return rc;
+        s->host[i] = charge[i] != 0 ? EXCLUDED : 0;
+    return grid_add(s, points, &s->near, EXCLUSION_SHARE);
+}
+
+/* Set marked lattice points to 0. */
+static void exclude(const struct sums *s, float *potential)
+{
+#pragma omp parallel for num_threads(dev_threads(s->job->job.dev)) schedule(static)
+    for (size_t i = 0; i < s->nodes; i++)
+        potential[i] = potential[i] >= EXCLUDED / 2 ? 0 : potential[i];
 }
 
 static int direct_sum(struct sums *s, float *potential)
 {
-    s->done = 0;
-    int rc = grid_sum(s, &s->potential, s->exclusion > 0 ? 1 - EXCLUSION_SHARE : 1);
+    const struct range_points_params params = points_params(s, s->cutoff);
+    const struct listener listener = {s, tell};
+    struct dev *dev = s->job->job.dev;
+    struct range_points *points = NULL;
+    s->done = s->share = 0; /* sorting the points is quick, but the listener may cancel that too */
+    int rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
     if (rc == 0)
-        rc = dev_download(s->job->job.dev, potential, s->grid, s->nodes * sizeof *potential);
-    return rc == 0 && s->exclusion > 0 ? exclude(s, potential) : rc;
+        rc = range_points_create(&points, dev, &params, &listener);
+    if (rc == 0)
+        rc = grid_add(s, points, &s->potential, s->exclusion > 0 ? 1 - EXCLUSION_SHARE : 1);
+    if (rc == 0 && s->exclusion > 0)
+        rc = exclusion_mark(s, points);
+    range_points_free(points);
+    if (rc == 0)
+        rc = dev_download(dev, potential, s->grid, s->nodes * sizeof *potential);
+    if (rc == 0 && s->exclusion > 0)
+        exclude(s, potential);
+    return rc;
 }
 
 /* The sum by the split, and its error, measured. */
@@ -278,6 +304,7 @@ static int frame_sum(struct sums *s, float *potential)
 static int frames_sum(struct sums *s)
 {
     struct volume *v = s->job->volume;
+    const int threads = dev_threads(s->job->job.dev);
     int rc = 0;
     for (s->frame = 0; s->frame < s->job->frames && rc == 0; s->frame++) {
         rc = kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, (double)s->frame / (double)s->job->frames,
@@ -285,10 +312,12 @@ static int frames_sum(struct sums *s)
         float *potential = v->data + (s->mean ? 0 : s->frame * s->nodes);
         if (rc == 0)
             rc = frame_sum(s, potential);
-        for (size_t i = 0; s->mean && i < s->nodes && rc == 0; i++)
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (size_t i = 0; i < (s->mean && rc == 0 ? s->nodes : 0); i++)
             s->mean[i] += (double)potential[i];
     }
-    for (size_t i = 0; s->mean && i < s->nodes && rc == 0; i++)
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < (s->mean && rc == 0 ? s->nodes : 0); i++)
         v->data[i] = (float)(s->mean[i] / (double)s->job->frames);
     return rc;
 }
@@ -298,13 +327,17 @@ static void report(struct sums *s)
     struct kind_job *job = &s->job->job;
     const struct volume *v = s->job->volume;
     const double *charge = s->job->particles->charge;
+    const size_t nodes = s->nodes * v->frames;
+    const int threads = dev_threads(job->dev);
     double sum = 0;
     float least = v->data[0], largest = v->data[0];
     for (size_t i = 0; i < s->count; i++)
         sum += charge[i];
-    for (size_t i = 0; i < s->nodes * v->frames; i++) {
-        least = fminf(least, v->data[i]);
-        largest = fmaxf(largest, v->data[i]);
+        /* Comparisons, because fminf() is a call: it has rules of its own for NaN. */
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(min : least) reduction(max : largest)
+    for (size_t i = 0; i < nodes; i++) {
+        least = v->data[i] < least ? v->data[i] : least;
+        largest = v->data[i] > largest ? v->data[i] : largest;
     }
     kind_job_number(job, "atoms", (double)s->count);
     kind_job_number(job, "frames", (double)s->job->frames);
@@ -364,7 +397,9 @@ int cutcp_potential(struct cutcp_job *job)
     if (rc != 0)
         return rc;
     s.nodes = shape.size[0] * shape.size[1] * shape.size[2]; /* files_promise() has checked the product */
-    rc = method_choose(&s);
+    rc = charges_check(&s);
+    if (rc == 0)
+        rc = method_choose(&s);
     if (rc == 0)
         rc = memory_promise(&s, &shape, mean);
     if (rc == 0)

@@ -195,6 +195,38 @@ static void test_refused(void **state)
     charges_free(&c);
 }
 
+/* Points near a charge are 0, and no others, whatever the size of potentials: of large charges, of 20,000 in one spot
+ * beside two of the other sign. Charges are refused beyond what float32 tells apart. */
+static void test_exclusion_of_large_charges(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(1, 90, 8, 21);
+    for (size_t i = 0; i < c.count; i++)
+        c.q[i] *= 1e10;
+    struct run run = run_charges(&c, "cutoff=3 exclusion=0.8 padding=2");
+    compare(&run, &(struct oracle){.cutoff = 3, .exclusion = 0.8}, &c, 3);
+    job_outcome_free(&run.outcome);
+    for (size_t i = 0; i < c.count; i++)
+        c.q[i] *= 100;
+    int fd = file_of(&c);
+    assert_int_equal(job_run(&run, fd, "cutoff=3 exclusion=0.8", 1, NULL, NULL), ERR_MALFORMED_FILE);
+    assert_non_null(strstr(err_last()->text, "frame 1 add up to"));
+    assert_int_equal(job_run(&run, fd, "cutoff=3 exclusion=0", 1, NULL, NULL), 0);
+    job_outcome_free(&run.outcome);
+    close(fd);
+    charges_free(&c);
+    c = charges_create(1, 20002);
+    for (size_t i = 0; i < c.count; i++) {
+        for (size_t d = 0; d < 3; d++)
+            c.at[3 * i + d] = i < 2 ? 3 - 6.0 * (double)i : 0.003 * (double)(i % 7);
+        c.q[i] = i < 2 ? -5 : 0.01;
+    }
+    run = run_charges(&c, "cutoff=3 exclusion=1 padding=1");
+    compare(&run, &(struct oracle){.cutoff = 3, .exclusion = 1}, &c, 5);
+    job_outcome_free(&run.outcome);
+    charges_free(&c);
+}
+
 /* Both planes that Parboil's cutcp gives for a water box, and its sum: ../shared/data/README.md. */
 static void test_water_box(void **state)
 {
@@ -236,10 +268,15 @@ static void test_water_box(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_spacing), cmocka_unit_test(test_exact_distances),
-        cmocka_unit_test(test_periodic),      cmocka_unit_test(test_dense),
-        cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_frames_and_units),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_every_spacing),
+        cmocka_unit_test(test_exact_distances),
+        cmocka_unit_test(test_periodic),
+        cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_frames_and_units),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_exclusion_of_large_charges),
         cmocka_unit_test(test_water_box),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,8 @@ struct range_points {
 /* Nodes of an axis, and of a reach; spacings from the origin. */
 enum { CELLS_MOST = 1 << 20, COORDINATE_MOST = 1 << 30 };
 
+enum { SHARED_LEAST = 1 << 14 }; /* points from which on threads share their check */
+
 bool range_available(const struct dev *dev)
 {
     return dev->leaf->range;
@@ -48,25 +50,57 @@ static double coordinate_of(const struct range_points_params *p, size_t i, int d
     return p->at_double ? p->at_double[place] : (double)p->at[place];
 }
 
-static int check_points(const struct range_points_params *p, const struct listener *listener)
+static bool coordinate_valid(const struct range_points_params *p, size_t i, int d)
+{
+    return fabs(coordinate_of(p, i, d) - p->box.origin[d]) <= COORDINATE_MOST * p->box.spacing[d];
+}
+
+static bool scale_valid(const struct range_points_params *p, size_t i)
+{
+    return !p->scale || (p->scale[i] > 0 && p->scale[i] < INFINITY);
+}
+
+/* Whether points from .. to - 1 are valid. */
+static bool points_valid(const struct range_points_params *p, size_t from, size_t to, int threads)
+{
+    bool valid = true;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(&& : valid) if (to - from > SHARED_LEAST)
+    for (size_t i = from; i < to; i++) {
+        for (int d = 0; d < p->box.dim; d++)
+            valid = valid && coordinate_valid(p, i, d);
+        valid = valid && scale_valid(p, i);
+    }
+    return valid;
+}
+
+/* Fails for a point that is not valid. */
+static int check_point(const struct range_points_params *p, size_t i)
+{
+    for (int d = 0; d < p->box.dim; d++)
+        if (!coordinate_valid(p, i, d))
+            return err_set(ERR_BAD_PARAMETER,
+                           "Coordinate %d of point %zu is %g: it must be finite, and within 2^30 cells of the box's "
+                           "origin.",
+                           d, i, coordinate_of(p, i, d));
+    return scale_valid(p, i)
+               ? 0
+               : err_set(ERR_BAD_PARAMETER, "The scale of point %zu is %g: it must be above 0 and finite.", i,
+                         (double)p->scale[i]);
+}
+
+static int check_points(const struct range_points_params *p, int threads, const struct listener *listener)
 {
     enum { BETWEEN_LOOKS = 1 << 20 };
-    const struct range_box *box = &p->box;
     int rc = 0;
     if (p->inputs > UINT32_MAX / 2)
         return err_set(ERR_BAD_PARAMETER, "%zu points are more than the %zu that can be summed at a time.", p->inputs,
                        (size_t)UINT32_MAX / 2);
-    for (size_t i = 0; i < p->inputs && !rc; i++) {
-        for (int d = 0; d < box->dim; d++)
-            if (!(fabs(coordinate_of(p, i, d) - box->origin[d]) / box->spacing[d] <= COORDINATE_MOST))
-                return err_set(ERR_BAD_PARAMETER,
-                               "Coordinate %d of point %zu is %g: it must be finite, and within 2^30 cells of the "
-                               "box's origin.",
-                               d, i, coordinate_of(p, i, d));
-        if (p->scale && !(p->scale[i] > 0 && p->scale[i] < INFINITY))
-            return err_set(ERR_BAD_PARAMETER, "The scale of point %zu is %g: it must be above 0 and finite.", i,
-                           (double)p->scale[i]);
-        if (listener && i % BETWEEN_LOOKS == 0)
+    for (size_t from = 0, to; from < p->inputs && !rc; from = to) {
+        to = p->inputs - from < BETWEEN_LOOKS ? p->inputs : from + BETWEEN_LOOKS;
+        const bool valid = points_valid(p, from, to, threads);
+        for (size_t i = from; i < to && !valid && !rc; i++)
+            rc = check_point(p, i);
+        if (listener && !rc)
             rc = listener->progress(listener->context, 0, p->inputs);
     }
     return rc;
@@ -107,10 +141,10 @@ static int wrap(struct range_points **out, const struct range_leaf *leaf, const 
 
 static double widest_of(size_t inputs, const float *scale)
 {
-    double widest = scale ? 0 : 1;
+    float widest = scale ? 0 : 1;
     for (size_t i = 0; scale && i < inputs; i++)
-        widest = fmax(widest, (double)scale[i]);
-    return widest;
+        widest = scale[i] > widest ? scale[i] : widest;
+    return (double)widest;
 }
 
 int range_points_create(struct range_points **out, struct dev *dev, const struct range_points_params *params,
@@ -122,7 +156,7 @@ int range_points_create(struct range_points **out, struct dev *dev, const struct
     if (!rc)
         rc = check_depth(params);
     if (!rc)
-        rc = check_points(params, listener);
+        rc = check_points(params, dev->threads, listener);
     void *state = NULL;
     if (!rc)
         rc = dev->leaf->range->create(&state, dev, params, listener);

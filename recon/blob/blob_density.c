@@ -13,15 +13,23 @@
 
 /* ---- the lattice ---- */
 
+/* Comparisons here and below, because fmax() is a call: it has rules of its own for NaN. */
+static double widest_of(const struct blob_job *job, const float *radius, size_t count)
+{
+    float widest = 0;
+#pragma omp parallel for num_threads(dev_threads(job->job.dev)) schedule(static) reduction(max : widest)
+    for (size_t i = 0; i < count; i++)
+        widest = radius[i] > widest ? radius[i] : widest;
+    return (double)widest;
+}
+
 static double padding_of(struct blob_job *job)
 {
     const double padding = job->job.request->values->value[BLOB_PADDING].real;
-    double widest = 0;
     char text[48];
     if (padding != BLOB_PADDING_AUTO)
         return padding;
-    for (size_t i = 0; i < job->frames * job->points; i++)
-        widest = fmax(widest, (double)job->radius[i]);
+    const double widest = widest_of(job, job->radius, job->frames * job->points);
     /* One spacing more, so that the last node is beyond every point's reach. */
     const double chosen = widest * job->law.law.params.reach + job->job.request->values->value[BLOB_SPACING].real;
     snprintf(text, sizeof text, "%.3g angstroms", chosen);
@@ -36,12 +44,16 @@ static double padding_of(struct blob_job *job)
 static int lattice_lay(struct blob_job *job, struct volume *shape)
 {
     const double spacing = job->job.request->values->value[BLOB_SPACING].real, padding = padding_of(job);
+    const size_t points = job->frames * job->points;
+    const int threads = dev_threads(job->job.dev);
     *shape = (struct volume){.frames = job->volumes};
     for (int d = 0; d < 3; d++) {
+        const double *at = job->at + d;
         double low = INFINITY, high = -INFINITY;
-        for (size_t i = 0; i < job->frames * job->points; i++) {
-            low = fmin(low, job->at[3 * i + (size_t)d]);
-            high = fmax(high, job->at[3 * i + (size_t)d]);
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(min : low) reduction(max : high)
+        for (size_t i = 0; i < points; i++) {
+            low = at[3 * i] < low ? at[3 * i] : low;
+            high = at[3 * i] > high ? at[3 * i] : high;
         }
         shape->origin[d] = low - padding;
         shape->spacing[d] = spacing;
@@ -168,10 +180,7 @@ static struct range_points_params params_of(const struct blob_job *job, const st
         .at_double = job->at + 3 * frame * job->points,
         .scale = job->radius + frame * job->points,
     };
-    double widest = 0;
-    for (size_t i = 0; i < job->points; i++)
-        widest = fmax(widest, (double)params.scale[i]);
-    params.reach = widest * job->law.law.params.reach;
+    params.reach = widest_of(job, params.scale, job->points) * job->law.law.params.reach;
     for (int d = 0; d < 3; d++) {
         params.box.cells[d] = (int)shape->size[d];
         params.box.origin[d] = shape->origin[d];

@@ -189,23 +189,29 @@ void nbody_gravity_free(struct nbody_gravity *gravity)
     free(gravity);
 }
 
+int nbody_gravity_threads(const struct nbody_gravity *gravity)
+{
+    return dev_threads(gravity->dev);
+}
+
 /* ---- an evaluation ---- */
 
 /* The cube around the bodies in open space. Its side and position change in steps, so that r_s stays the same while the
  * bodies move a little. */
-static struct unit_box frame_around(size_t count, const double (*at)[3])
+static struct unit_box frame_around(size_t count, const double (*at)[3], int threads)
 {
     struct unit_box frame = {.side = 1};
     double low[3], high[3], longest = 0;
-    for (int d = 0; d < 3; d++) {
-        low[d] = count ? at[0][d] : 0;
-        high[d] = low[d];
-        for (size_t i = 0; i < count; i++) {
-            low[d] = fmin(low[d], at[i][d]);
-            high[d] = fmax(high[d], at[i][d]);
+    for (int d = 0; d < 3; d++)
+        low[d] = high[d] = count ? at[0][d] : 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(min : low) reduction(max : high)
+    for (size_t i = 0; i < count; i++)
+        for (int d = 0; d < 3; d++) {
+            low[d] = at[i][d] < low[d] ? at[i][d] : low[d];
+            high[d] = at[i][d] > high[d] ? at[i][d] : high[d];
         }
+    for (int d = 0; d < 3; d++)
         longest = fmax(longest, high[d] - low[d]);
-    }
     if (longest > 0)
         frame.side = exp2(ceil(4 * log2(1.02 * longest)) / 4);
     for (int d = 0; d < 3; d++)
@@ -213,13 +219,14 @@ static struct unit_box frame_around(size_t count, const double (*at)[3])
     return frame;
 }
 
-static struct unit_box frame_of(const struct nbody_setup *setup, size_t count, const double (*at)[3])
+static struct unit_box frame_of(const struct nbody_setup *setup, size_t count, const double (*at)[3], int threads)
 {
-    return setup->periodic ? (struct unit_box){.side = setup->box} : frame_around(count, at);
+    return setup->periodic ? (struct unit_box){.side = setup->box} : frame_around(count, at, threads);
 }
 
 static void place(struct nbody_gravity *gravity, const struct unit_box *frame, const double (*at)[3])
 {
+#pragma omp parallel for num_threads(dev_threads(gravity->dev)) schedule(static)
     for (size_t i = 0; i < gravity->count; i++)
         for (int d = 0; d < 3; d++) {
             double x = (at[i][d] - frame->origin[d]) / frame->side;
@@ -302,46 +309,62 @@ static double mesh_correction(const struct nbody_gravity *gravity, double mass)
     return mass / (ROOT_PI * split) + (gravity->setup.periodic ? 4 * M_PI * gravity->total * split * split : 0);
 }
 
+/* What the sums for a body add up to. */
+struct collecting {
+    const struct nbody_gravity *gravity;
+    const float *nears, *fars; /* fars: NULL without a mesh */
+    double unit, side;         /* of potentials, and of the frame */
+};
+
+/* Writes the acceleration of body i, and its potential unless that is NULL; false: they are not finite. */
+static bool collect_body(const struct collecting *c, size_t i, double acceleration[3], double *potential)
+{
+    const struct nbody_gravity *gravity = c->gravity;
+    const double mesh = gravity->setup.mesh;
+    double sum = 0;
+    for (size_t d = 0; d < 3; d++) {
+        const size_t at = d * gravity->count + i;
+        const double far = c->fars ? (double)c->fars[at] * mesh * mesh : 0;
+        acceleration[d] = c->unit / c->side * ((double)c->nears[at] + far);
+        sum += acceleration[d];
+    }
+    if (potential) {
+        const size_t at = 3 * gravity->count + i;
+        *potential = -(double)c->nears[at];
+        if (c->fars)
+            *potential += (double)c->fars[at] * mesh + mesh_correction(gravity, (double)gravity->mass[i]);
+        *potential *= c->unit;
+        sum += *potential;
+    }
+    return isfinite(sum);
+}
+
 static int collect(const struct nbody_gravity *gravity, const struct unit_box *frame, double (*acceleration)[3],
                    double *potential)
 {
-    const struct nbody_setup *setup = &gravity->setup;
-    const double mesh = setup->mesh, unit = setup->g * gravity->heaviest / frame->side;
-    const float *nears, *fars = NULL;
-    int rc = sums_fetch(gravity->dev, gravity->count, &gravity->near, &nears);
+    struct collecting c = {
+        .gravity = gravity, .unit = gravity->setup.g * gravity->heaviest / frame->side, .side = frame->side};
+    size_t bad = SIZE_MAX; /* the first body whose sums are not finite */
+    int rc = sums_fetch(gravity->dev, gravity->count, &gravity->near, &c.nears);
     if (rc == 0 && gravity->mesh)
-        rc = sums_fetch(gravity->dev, gravity->count, &gravity->far, &fars);
+        rc = sums_fetch(gravity->dev, gravity->count, &gravity->far, &c.fars);
     if (rc != 0)
         return rc;
-    for (size_t i = 0; i < gravity->count; i++) {
-        double sum = 0;
-        for (size_t d = 0; d < 3; d++) {
-            const size_t at = d * gravity->count + i;
-            const double far = fars ? (double)fars[at] * mesh * mesh : 0;
-            acceleration[i][d] = unit / frame->side * ((double)nears[at] + far);
-            sum += acceleration[i][d];
-        }
-        if (potential) {
-            const size_t at = 3 * gravity->count + i;
-            potential[i] = -(double)nears[at];
-            if (fars)
-                potential[i] += (double)fars[at] * mesh + mesh_correction(gravity, (double)gravity->mass[i]);
-            potential[i] *= unit;
-            sum += potential[i];
-        }
-        if (!isfinite(sum))
-            return err_set(ERR_BAD_PARAMETER,
-                           "The force on body %zu overflows single precision, because another body is too close. Use a "
-                           "larger softening.",
-                           i);
-    }
-    return 0;
+#pragma omp parallel for num_threads(dev_threads(gravity->dev)) schedule(static) reduction(min : bad)
+    for (size_t i = 0; i < gravity->count; i++)
+        if (!collect_body(&c, i, acceleration[i], potential ? &potential[i] : NULL) && i < bad)
+            bad = i;
+    return bad == SIZE_MAX ? 0
+                           : err_set(ERR_BAD_PARAMETER,
+                                     "The force on body %zu overflows single precision, because another body is too "
+                                     "close. Use a larger softening.",
+                                     bad);
 }
 
 int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3], double (*acceleration)[3],
                            double *potential, const struct nbody_poll *poll)
 {
-    const struct unit_box frame = frame_of(&gravity->setup, gravity->count, at);
+    const struct unit_box frame = frame_of(&gravity->setup, gravity->count, at, dev_threads(gravity->dev));
     const struct range_box box = box_of(gravity, false);
     struct range_law law;
     struct range_points *points = NULL;
@@ -368,7 +391,7 @@ int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_
 {
     const struct nbody_gravity told = {.dev = dev, .setup = *setup, .count = count, .mesh_cells = mesh_cells(setup)};
     const bool p3m = setup->method == NBODY_P3M, gpu = dev_is_gpu(dev);
-    const struct unit_box frame = frame_of(setup, count, at);
+    const struct unit_box frame = frame_of(setup, count, at, dev_threads(dev));
     const uint64_t fields = (uint64_t)(count + 1) * FIELDS * sizeof(float) * (p3m ? 2 : 1);
     struct range_law law;
     struct range_memory near, far = {0};

@@ -67,6 +67,7 @@ struct nbody_gravity;
 int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const struct nbody_setup *setup, size_t count,
                          const double *mass);
 void nbody_gravity_free(struct nbody_gravity *gravity);
+int nbody_gravity_threads(const struct nbody_gravity *gravity); /* of its device */
 
 /* Upper bounds of the device memory and the host memory that a struct nbody_gravity of bodies at at[count][3] and its
  * evaluation need; on a CPU, their sum is needed. Fails as range_memory(). */

@@ -2,8 +2,9 @@
 
 #include <math.h>
 
-static void kick(struct nbody_bodies *bodies, double dt)
+static void kick(struct nbody_bodies *bodies, double dt, int threads)
 {
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < bodies->count; i++)
         for (int d = 0; d < 3; d++)
             bodies->velocity[i][d] += dt * bodies->acceleration[i][d];
@@ -15,8 +16,9 @@ static double wrap(double x, double box)
     return within < box ? within : 0;
 }
 
-static void drift(struct nbody_bodies *bodies, const struct nbody_setup *setup, double dt)
+static void drift(struct nbody_bodies *bodies, const struct nbody_setup *setup, double dt, int threads)
 {
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < bodies->count; i++)
         for (int d = 0; d < 3; d++) {
             const double x = bodies->at[i][d] + dt * bodies->velocity[i][d];
@@ -27,12 +29,13 @@ static void drift(struct nbody_bodies *bodies, const struct nbody_setup *setup, 
 int nbody_step(struct nbody_gravity *gravity, const struct nbody_setup *setup, struct nbody_bodies *bodies, double dt,
                bool potential, const struct nbody_poll *poll)
 {
-    kick(bodies, dt / 2);
-    drift(bodies, setup, dt);
+    const int threads = nbody_gravity_threads(gravity);
+    kick(bodies, dt / 2, threads);
+    drift(bodies, setup, dt, threads);
     int rc = nbody_gravity_evaluate(gravity, (const double(*)[3])bodies->at, bodies->acceleration,
                                     potential ? bodies->potential : NULL, poll);
     if (rc == 0)
-        kick(bodies, dt / 2);
+        kick(bodies, dt / 2, threads);
     return rc;
 }
 

@@ -278,18 +278,19 @@ static void memory_is_estimated_before_it_is_allocated(void **state)
 static void bodies_too_close_together_are_reported(void **state)
 {
     (void)state;
-    struct cloud *cloud = cloud_of(3, 3, 9);
+    struct cloud *cloud = cloud_of(60, 3, 9);
     struct nbody_setup setup = p3m(true, NBODY_SPLINE);
     setup.eps = 0;
-    for (int i = 0; i < 2; i++)
+    static const int close[] = {10, 11, 50, 51};
+    for (int i = 0; i < 4; i++)
         for (int d = 0; d < 3; d++)
-            cloud->at[i][d] = i * 1e-20;
-    struct dev *dev = device(0);
+            cloud->at[close[i]][d] = i * 1e-20;
+    struct dev *dev = device(3);
     struct nbody_gravity *gravity = NULL;
     assert_int_equal(nbody_gravity_create(&gravity, dev, &setup, cloud->count, cloud->mass), 0);
     assert_int_equal(nbody_gravity_evaluate(gravity, (const double(*)[3])cloud->at, cloud->acceleration, NULL, NULL),
                      ERR_BAD_PARAMETER);
-    assert_non_null(strstr(err_last()->text, "body 0"));
+    assert_non_null(strstr(err_last()->text, "body 10 "));
     assert_non_null(strstr(err_last()->text, "softening"));
     nbody_gravity_free(gravity);
     dev_free(dev);

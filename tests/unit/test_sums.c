@@ -219,6 +219,34 @@ static void a_device_without_sums_reports_it(void **state)
     assert_null(points);
 }
 
+/* Of many points, which threads share, the first invalid one is named. */
+static void the_first_invalid_point_is_named(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    struct dev *dev;
+    struct range_points *points;
+    float *at = allocate(3 * COUNT, sizeof *at), *scale = allocate(COUNT, sizeof *scale);
+    for (size_t i = 0; i < COUNT; i++) {
+        at[3 * i] = at[3 * i + 1] = at[3 * i + 2] = 1;
+        scale[i] = 1;
+    }
+    const struct range_points_params params = {
+        .box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3}, .reach = 1, .inputs = COUNT, .at = at, .scale = scale};
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 3), 0);
+    assert_int_equal(range_points_create(&points, dev, &params, NULL), 0);
+    range_points_free(points);
+    scale[COUNT - 1] = 0;
+    refused(range_points_create(&points, dev, &params, NULL), "scale of point 99999");
+    at[3 * 80000 + 1] = 0x1.1p30f;
+    refused(range_points_create(&points, dev, &params, NULL), "Coordinate 1 of point 80000");
+    at[3 * 20000 + 2] = NAN;
+    refused(range_points_create(&points, dev, &params, NULL), "Coordinate 2 of point 20000");
+    free(at);
+    free(scale);
+    dev_free(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +257,7 @@ int main(void)
         cmocka_unit_test(exclusion_is_a_law),
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(invalid_sums_are_refused),
+        cmocka_unit_test(the_first_invalid_point_is_named),
         cmocka_unit_test(every_instruction_set_gives_the_same_sums),
         cmocka_unit_test(a_device_without_sums_reports_it),
     };

@@ -35,7 +35,7 @@ static struct range_points *points_with(const struct cloud *c, struct dev *dev, 
 
 /* ---- the same bits, and the CPU's sums ---- */
 
-static const struct law_case *const laws[] = {&potential, &blob, &cube, &within, &force, &beyond};
+static const struct law_case *const laws[] = {&potential, &blob, &cube, &within, &force, &beyond, &shifted};
 enum { LAWS = sizeof laws / sizeof *laws };
 
 static void the_same_bits_on_every_run(void **state)
@@ -74,8 +74,8 @@ static void the_devices_agree(void **state)
 {
     (void)state;
     enum { CUBE = 3000 };
-    static const struct law_case *const positive[] = {&potential, &blob, &cube, &within};
-    for (int l = 0; l < 4; l++)
+    static const struct law_case *const positive[] = {&potential, &blob, &cube, &within, &shifted};
+    for (size_t l = 0; l < sizeof positive / sizeof *positive; l++)
         for (int channels = 1; channels <= 6; channels += 5) {
             struct cloud c = crowd_make(20000, l == 1 || l == 2, channels);
             const struct range_law law = law_of(positive[l]);

@@ -64,6 +64,11 @@ static const struct grid_case grids[] = {
      false,
      1},
     {"potential, on nodes", &potential, {3, {12, 13, 40}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 90, LATTICE, false, 1},
+    {"shifted, open", &shifted, {3, {37, 15, 11}, {-3, 1, 0.25}, {0.5, 0.5, 0.5}, OPEN3}, 40, AROUND, true, 1},
+    {"shifted, periodic", &shifted, {3, {20, 9, 14}, {0, 0, 0}, {0.5, 0.9, 0.6}, PERIODIC3}, 30, AROUND, false, 1},
+    {"shifted, on nodes", &shifted, {3, {12, 13, 40}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 90, LATTICE, false, 1},
+    {"shifted, clustered", &shifted, {3, {12, 12, 12}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 3000, CLUSTERED, true, 1},
+    {"shifted, two", &shifted, {3, {20, 9, 14}, {0, 0, 0}, {0.5, 0.9, 0.6}, PERIODIC3}, 30, AROUND, false, 2},
     {"no point", &blob, {3, {5, 5, 5}, {0, 0, 0}, {1, 1, 1}, OPEN3}, 0, EVERYWHERE, false, 1},
     {"one node", &blob, {3, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, OPEN3}, 20, CLUSTERED, false, 1},
 };

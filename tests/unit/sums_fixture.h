@@ -29,6 +29,13 @@ static inline double potential_value(const void *of, double t)
     return t * t; /* (1 - r^2 / rc^2)^2, over r */
 }
 
+/* 1 / r less this is 0 at the reach of 3.1, as its first two derivatives are. */
+static inline double shifted_value(const void *of, double t)
+{
+    (void)of;
+    return (1 + t / 2 + 3 * t * t / 8) / 3.1;
+}
+
 /* Blinn's exp(B (r^2 / R^2 - 1)), up to u = r / R = *of, B = -2.5. */
 static inline double blob_value(const void *of, double t)
 {
@@ -77,6 +84,7 @@ struct law_case {
 };
 
 static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6, 0, 0, 0}, potential_value};
+static const struct law_case shifted = {"shifted", {RANGE_SHORT, 3.1, 0, 0, 1, 1e-6, 0, 0, 0}, shifted_value};
 static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6, 0, 0, 0}, blob_value};
 static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0, 0, 0}, blob_axis};
 static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0, 0, 0}, one_value};

@@ -54,7 +54,7 @@ void points_gpu_memory(const struct dev *dev, const struct range_points_params *
     /* If this fails, creation fails as well, and reports the reason. */
     if (gpu_enter((const struct gpu *)dev->state) || sort_bytes(n, bins.all, &sort))
         sort = 2 * n * sizeof(uint32_t);
-    /* The host has a copy of the bins' starts. */
+    /* A partition copies the bins' starts to the host. */
     memory->points = sizeof(struct points_gpu) + room + n * sizeof(uint32_t) + 2 * (bins.all + 1) * sizeof(uint32_t) +
                      (size_t)ALLOCATIONS * POOL_ROUNDING;
     memory->create = memory->points + room + 3 * n * sizeof(uint32_t) + sort;
@@ -70,9 +70,6 @@ static int make_arrays(struct points_gpu *p, uint32_t count, bool fine, bool sca
         rc = gpu_array(p->gpu, count, &p->source, what);
     if (!rc)
         rc = gpu_alloc(p->gpu, room, &p->room, what);
-    p->host_first = rc ? NULL : (uint32_t *)calloc((size_t)v->all + 1, sizeof *p->host_first);
-    if (!rc && !p->host_first)
-        rc = err_no_memory("%zu bins of points", (size_t)v->all);
     if (rc)
         return rc;
     p->bytes = room + count * sizeof *p->source + ((size_t)v->all + 1) * sizeof *p->first;
@@ -163,15 +160,38 @@ static __global__ void place_points(points_view p, raw_points raw, placed to)
         to.scale[place] = raw.scale[i];
 }
 
-/* Copy the bins' starts to the host, and count their points. */
+/* How bins are filled. */
+struct filled {
+    uint32_t occupied, largest;
+};
+
+static __global__ void count_held(uint32_t bins, const uint32_t *first, filled *all)
+{
+    const uint32_t b = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t held = b < bins ? first[b + 1] - first[b] : 0;
+    const uint32_t occupied = (uint32_t)__popc(__ballot_sync(~0u, held > 0)), largest = __reduce_max_sync(~0u, held);
+    if ((threadIdx.x & 31) == 0 && occupied > 0) {
+        atomicAdd(&all->occupied, occupied);
+        atomicMax(&all->largest, largest);
+    }
+}
+
+/* Count the points of the bins, on the device. */
 static int count_bins(struct points_gpu *p)
 {
-    const int rc = gpu_download(p->gpu, p->host_first, p->first, ((size_t)p->view.all + 1) * sizeof *p->host_first);
-    for (uint32_t b = 0; b < p->view.all && !rc; b++) {
-        const size_t held = p->host_first[b + 1] - p->host_first[b];
-        p->occupied += held > 0;
-        p->largest = held > p->largest ? held : p->largest;
+    filled *all = NULL, counted = {0, 0};
+    int rc = gpu_array(p->gpu, 1, &all, what);
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(all, 0, sizeof *all, p->gpu->stream), what);
+    if (!rc) {
+        count_held<<<gpu_blocks(p->view.all, THREADS), THREADS, 0, p->gpu->stream>>>(p->view.all, p->first, all);
+        rc = gpu_launched(what);
     }
+    if (!rc)
+        rc = gpu_download(p->gpu, &counted, all, sizeof counted);
+    gpu_release(p->gpu, all);
+    p->occupied = counted.occupied;
+    p->largest = counted.largest;
     return rc;
 }
 
@@ -303,7 +323,6 @@ void points_gpu_destroy(void *state)
         gpu_release(p->gpu, p->source);
         gpu_release(p->gpu, p->room);
     }
-    free(p->host_first);
     free(p);
 }
 
@@ -348,7 +367,6 @@ static int part_fill(struct points_gpu *p, const struct points_gpu *all, uint32_
     int rc = make_arrays(p, first[p->view.all], points_fine(all->view), all->view.scale);
     if (rc)
         return rc;
-    memcpy(p->host_first, first, ((size_t)p->view.all + 1) * sizeof *first);
     rc = gpu_upload(p->gpu, p->first, first, ((size_t)p->view.all + 1) * sizeof *first);
     if (rc || p->view.count == 0)
         return rc;
@@ -357,8 +375,9 @@ static int part_fill(struct points_gpu *p, const struct points_gpu *all, uint32_
     return gpu_launched("Partitioning points");
 }
 
-/* Points `skipped` to `most` of each bin of `all`. */
-static int part_create(struct points_gpu **out, const struct points_gpu *all, size_t skipped, size_t most)
+/* Points `skipped` to `most` of each bin of `all`, which begin at all_first (the host's). */
+static int part_create(struct points_gpu **out, const struct points_gpu *all, const uint32_t *all_first, size_t skipped,
+                       size_t most)
 {
     struct points_gpu *p = (struct points_gpu *)calloc(1, sizeof *p);
     uint32_t *first = (uint32_t *)calloc((size_t)all->view.all + 1, sizeof *first);
@@ -376,7 +395,7 @@ static int part_create(struct points_gpu **out, const struct points_gpu *all, si
     memset(p->view.at, 0, sizeof p->view.at);
     memset(p->view.fine, 0, sizeof p->view.fine);
     for (uint32_t b = 0; b < all->view.all; b++) {
-        const size_t held = all->host_first[b + 1] - all->host_first[b], end = held < most ? held : most,
+        const size_t held = all_first[b + 1] - all_first[b], end = held < most ? held : most,
                      here = end > skipped ? end - skipped : 0;
         first[b + 1] = first[b] + (uint32_t)here;
         p->occupied += here > 0;
@@ -395,12 +414,17 @@ static int part_create(struct points_gpu **out, const struct points_gpu *all, si
 int points_gpu_partition(const void *state, size_t depth, void **kept, void **rest)
 {
     const struct points_gpu *all = (const struct points_gpu *)state;
+    const size_t bytes = ((size_t)all->view.all + 1) * sizeof *all->first;
     struct points_gpu *first = NULL, *second = NULL;
-    int rc = gpu_enter(all->gpu);
+    uint32_t *starts = (uint32_t *)malloc(bytes);
+    int rc = starts ? gpu_enter(all->gpu) : err_no_memory("%zu bins of points", (size_t)all->view.all);
     if (!rc)
-        rc = part_create(&first, all, 0, depth);
+        rc = gpu_download(all->gpu, starts, all->first, bytes);
     if (!rc)
-        rc = part_create(&second, all, depth, SIZE_MAX);
+        rc = part_create(&first, all, starts, 0, depth);
+    if (!rc)
+        rc = part_create(&second, all, starts, depth, SIZE_MAX);
+    free(starts);
     if (rc) {
         points_gpu_destroy(first);
         return rc;

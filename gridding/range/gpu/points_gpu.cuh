@@ -38,7 +38,6 @@ struct points_gpu {
                 */
     uint32_t *first, *source;         /* owned: those of the view */
     void *room;                       /* owned: positions and scales */
-    uint32_t *host_first;             /* [all + 1], the host's copy */
     struct points_overflow *overflow; /* for leaf.cu: the CPU's share of sums to and from grids; NULL: none */
     /* Owned: the cells for sums over pairs; created by the first of them, for which the points are const. */
     mutable struct pair_cells *cells;

@@ -1,8 +1,8 @@
 /* scatter.cu: sums of points to grids on a GPU (gridding/range/sums.h).
  *
- * Three laws have kernels of their own on 3-D grids of one channel: t^2 / r and Gaussians cut to spheres
- * (scatter_nodes.cuh), and Gaussians cut to cubes if an error of 5e-4 is allowed (scatter_cubes.cuh). All others are
- * summed as follows.
+ * Four laws have kernels of their own on 3-D grids of one channel: t^2 / r, 1 / r less the polynomial of degree 2 in
+ * r^2 that meets it at the reach, and Gaussians cut to spheres (scatter_nodes.cuh), and Gaussians cut to cubes if an
+ * error of 5e-4 is allowed (scatter_cubes.cuh). All others are summed as follows.
  *
  * The grid is divided into tiles, and a block sums one tile from the points near it, in the order of their bins: no
  * other block writes these nodes, and the bits are the same on every run. The block lists the points that reach the
@@ -48,6 +48,18 @@ bool is_coulomb(const struct range_law *law)
            fabsf(law->c[2] / law->c[0] - 1) < 1e-6f;
 }
 
+/* 1 / r less that polynomial: 15/8 - 5/4 u2 + 3/8 u2^2 over the reach, here in powers of 1 - 2 u2. */
+bool is_shifted(const struct range_law *law)
+{
+    static const double powers[] = {1.34375, 0.4375, 0.09375};
+    const struct range_law_params *p = &law->params;
+    bool same = p->form == RANGE_SHORT && p->power == 1 && p->least == 0 && p->soft == 0 && p->spline == 0 &&
+                p->fall == 0 && law->degree == 2;
+    for (int i = 0; i <= 2 && same; i++)
+        same = fabs(law->c[i] * p->reach / powers[i] - 1) < 1e-6;
+    return same;
+}
+
 /* From which error on cubes are summed by tensor cores: each of four roundings to halves has 2e-4 (rms). */
 const double TENSOR_TOLERANCE = 5e-4;
 
@@ -58,12 +70,12 @@ enum way way_of(const struct range_law *law, bool quick)
         return quick && law->exponential && law->params.tolerance >= TENSOR_TOLERANCE ? WAY_CUBES : WAY_SEPARABLE;
     if (law->params.form == RANGE_RADIAL)
         return quick && law->exponential ? WAY_GAUSSIAN : WAY_RADIAL;
-    return quick && is_coulomb(law) ? WAY_COULOMB : WAY_INVERSE;
+    return quick && is_coulomb(law) ? WAY_COULOMB : quick && is_shifted(law) ? WAY_SHIFTED : WAY_INVERSE;
 }
 
 bool is_packed(enum way way)
 {
-    return way == WAY_GAUSSIAN || way == WAY_COULOMB || way == WAY_CUBES;
+    return way == WAY_GAUSSIAN || way == WAY_COULOMB || way == WAY_SHIFTED || way == WAY_CUBES;
 }
 
 struct kernel kernel_for(enum way way, bool solid, bool single)
@@ -81,6 +93,8 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
         return {sum_nodes<WAY_GAUSSIAN>, sizeof(nodes_memory<WAY_GAUSSIAN>), THREADS};
     case WAY_COULOMB:
         return {sum_nodes<WAY_COULOMB>, sizeof(nodes_memory<WAY_COULOMB>), THREADS};
+    case WAY_SHIFTED:
+        return {sum_nodes<WAY_SHIFTED>, sizeof(nodes_memory<WAY_SHIFTED>), THREADS};
     case WAY_CUBES:
         return {sum_cubes, sizeof(cubes_memory), CUBE_THREADS};
     default:
@@ -399,6 +413,7 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
     s->tiles = tiles_of(&s->job);
     const double peak = law->peak;
     s->job.strength = s->way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
+                      : s->way == WAY_SHIFTED  ? (float)(1 / law->params.reach)
                       : s->way == WAY_GAUSSIAN ? (float)peak
                       : s->way == WAY_CUBES    ? (float)(peak * peak * peak)
                                                : 1;

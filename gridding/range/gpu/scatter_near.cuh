@@ -18,6 +18,7 @@ enum way {
     /* Of one channel on a 3-D grid, from packed points: */
     WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes */
     WAY_COULOMB,  /* inverse, t^2 / r, which is 0 at the reach */
+    WAY_SHIFTED,  /* short, 1 / r less the polynomial of degree 2 in r^2 that meets it at the reach */
     WAY_CUBES     /* separable and exponential, by tensor cores */
 };
 
@@ -40,8 +41,8 @@ struct scatter_job {
     int channels;        /* of this pass, at most TOGETHER */
     const float *values; /* of its first channel, as grid */
     float *grid;
-    /* Factor of sums. WAY_COULOMB: the law is strength t^2 / sqrt(u2); WAY_GAUSSIAN: its peak; WAY_CUBES: that of three
-     * axes. */
+    /* Factor of sums. WAY_COULOMB: the law is strength t^2 / sqrt(u2); WAY_SHIFTED: strength (1 / sqrt(u2) - P(u2));
+     * WAY_GAUSSIAN: its peak; WAY_CUBES: that of three axes. */
     float strength;
     /* Of packed points: */
     /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale. Its sign is set for doubtful points

@@ -1,194 +1,14 @@
-/* scatter_nodes.cuh: quick sums of points to 3-D grids: t^2 / r, and Gaussians cut to spheres, of one channel. A block
- * sums a tile from its list of nearby points (scatter_near_list.cuh). Each warp takes from the list, 32 at a time, the
- * points that reach its own nodes, stores the terms that nodes share along each axis in shared memory, and adds the
- * points to DEEP nodes per lane. */
+/* scatter_nodes.cuh: quick sums of points to 3-D grids: potentials (scatter_potentials.cuh), and Gaussians cut to
+ * spheres, of one channel. A block sums a tile from its list of nearby points (scatter_near_list.cuh). Each warp takes
+ * from the list, 32 at a time, the points that reach its own nodes, stores the terms that nodes share along each axis
+ * in shared memory, and adds the points to DEEP nodes per lane. */
 #ifndef MRIRECON_SCATTER_NODES_CUH
 #define MRIRECON_SCATTER_NODES_CUH
 
-#include "gridding/range/gpu/scatter_near_list.cuh"
-#include "gridding/range/gpu/sums_gpu.cuh"
+#include "gridding/range/gpu/scatter_potentials.cuh"
 
 namespace
 {
-
-enum {
-    SIDE = 8,
-    NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
-};
-
-/* Capacity of a warp's list: t^2 / r reaches further. SIGNS: points of either sign are taken apart. */
-template <int WAY> struct nodes_cap {
-    enum { CAP = WAY == WAY_COULOMB ? 144 : 96, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
-};
-
-template <int WAY> struct nodes_memory {
-    near_list<WARPS, nodes_cap<WAY>::CAP> list;
-    alignas(16) float record[WARPS][32][NODES_FLOATS];
-    float square[WARPS][32];
-    uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
-};
-
-/* The sums of a warp: its first node relative to the tile's, and a lane's nodes. */
-struct nodes_sum {
-    int low[3];
-    float sum[DEEP];
-};
-
-/* The list entry that a lane has taken. */
-struct taken_point {
-    int4 place;
-    float value;
-    uint32_t point;
-};
-
-template <int WAY>
-__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
-{
-    enum { CAP = nodes_cap<WAY>::CAP };
-    const int place = there ? m.taken[threadIdx.x / 32][sign][i] : 0, part = place / CAP, at = place % CAP;
-    const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
-    return t;
-}
-
-/* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */
-template <int COUNT>
-__device__ __forceinline__ float packed_squares(const scatter_job &job, int x, int low, float unit, float u2[COUNT])
-{
-    const int base = (x + (1 << (job.bits - 1))) >> job.bits;
-    const float first = (float)(low - base), fraction = (float)(x - (base << job.bits)) * job.step;
-    return node_squares<COUNT>(first, fraction, unit, u2);
-}
-
-__device__ __forceinline__ void put_four(float *to, int place, float a, float b, float c, float d)
-{
-    *(float4 *)(to + 4 * place) = make_float4(a, b, c, d);
-}
-
-/* Stored points are grouped by class; `end` is where those of each class end. */
-enum { CLASSES = 4, CLASS_NONE = CLASSES };
-
-struct class_ends {
-    int end[CLASSES];
-};
-
-/* The index at which to store a lane's point of class `own`, if points are grouped by COUNT classes. Called by all
- * lanes. */
-template <int COUNT> __device__ __forceinline__ int class_places(int own, struct class_ends &ends)
-{
-    const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
-    int place = 0, all = 0;
-#pragma unroll
-    for (int c = 0; c < COUNT; c++) {
-        const uint32_t bits = __ballot_sync(~0u, own == c);
-        place = own == c ? all + __popc(bits & before) : place;
-        ends.end[c] = all += __popc(bits);
-    }
-    return place;
-}
-
-/* ---- t^2 / r ---- */
-
-/* Points of one sign are grouped by the nodes of a lane that they reach: all, the lower half or the upper. u2 is
- * divided by the value's square, so that 1 / sqrt(u2) includes the value; the last class is for points where this is
- * not possible. */
-enum { CLASS_PLAIN = CLASSES - 1 };
-
-__device__ __forceinline__ struct class_ends put_coulomb(const scatter_job &job, nodes_memory<WAY_COULOMB> &m,
-                                                         const taken_point &t, bool some, const int low[3])
-{
-    enum { HALF = DEEP / 2 };
-    const int warp = threadIdx.x / 32;
-    const float reach = job.reach * fabsf(__int_as_float(t.place.w)), square = t.value * t.value;
-    const bool scaled = square > 1e-12f && square < 1e12f;
-    float side[SIDE], row[4], deep[DEEP], unit = __frcp_rn(reach * reach);
-    unit = scaled ? __fdividef(unit, square) : unit;
-    const float flat = packed_squares<SIDE>(job, t.place.x, low[0], unit * job.spacing2[0], side) +
-                       packed_squares<4>(job, t.place.y, low[1], unit * job.spacing2[1], row);
-    (void)packed_squares<DEEP>(job, t.place.z, low[2], unit * job.spacing2[2], deep);
-    float least[2] = {INFINITY, INFINITY};
-#pragma unroll
-    for (int k = 0; k < DEEP; k++)
-        least[k / HALF] = fminf(least[k / HALF], deep[k]);
-    const float by = scaled ? square : 1;
-    const bool lower = (flat + least[0]) * by < 1, upper = (flat + least[1]) * by < 1;
-    const bool fast = scaled && flat + fminf(least[0], least[1]) > 1e-18f;
-    const int half = lower && upper ? 0 : lower ? 1 : 2;
-    const int own = !some || t.value == 0 || !(lower || upper) ? (int)CLASS_NONE : !fast ? (int)CLASS_PLAIN : half;
-    struct class_ends ends;
-    const int place = class_places<CLASSES>(own, ends);
-    if (own != CLASS_NONE) {
-        float *r = m.record[warp][place];
-        const float plain = own == CLASS_PLAIN && scaled ? square : 1; /* on a node: u2 unchanged */
-        put_four(r, 0, deep[0] * plain, deep[1] * plain, deep[2] * plain, deep[3] * plain);
-        put_four(r, 1, deep[4] * plain, deep[5] * plain, deep[6] * plain, deep[7] * plain);
-        put_four(r, 2, side[0] * plain, side[1] * plain, side[2] * plain, side[3] * plain);
-        put_four(r, 3, side[4] * plain, side[5] * plain, side[6] * plain, side[7] * plain);
-        put_four(r, 4, row[0] * plain, row[1] * plain, row[2] * plain, row[3] * plain);
-        m.square[warp][place] = own == CLASS_PLAIN ? t.value : square;
-    }
-    return ends;
-}
-
-/* t^2 / sqrt(u2) at nodes FROM to TO (exclusive) for points whose record contains u2 / value^2. */
-template <bool NEGATIVE, int FROM, int TO>
-__device__ __forceinline__ void add_coulomb(const float (*record)[NODES_FLOATS], const float *square, int from, int to,
-                                            float sum[DEEP])
-{
-    const int lane = threadIdx.x & 31;
-#pragma unroll(TO - FROM == DEEP ? 4 : 2)
-    for (int i = from; i < to; i++) {
-        const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE], by = square[i];
-#pragma unroll
-        for (int k = FROM; k < TO; k += 4) {
-            const float4 four = *(const float4 *)(r + k);
-            const float deep[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                const float u2 = deep[n] + off, t = __saturatef(fmaf(-by, u2, 1)), over = t * law_root(u2);
-                sum[k + n] = fmaf(NEGATIVE ? -over : over, t, sum[k + n]);
-            }
-        }
-    }
-}
-
-/* The same for points that lie on a node, or whose squared value overflows or underflows float32. */
-__device__ __noinline__ float coulomb_plain(float u2, float value)
-{
-    const float t = __saturatef(1 - u2);
-    return u2 > 0 ? t * t * rsqrtf(u2) * value : 0;
-}
-
-template <bool NEGATIVE>
-__device__ __forceinline__ void add_coulombs_of(const float (*record)[NODES_FLOATS], const float *square,
-                                                const class_ends &n, float sum[DEEP])
-{
-    enum { HALF = DEEP / 2 };
-    add_coulomb<NEGATIVE, 0, DEEP>(record, square, 0, n.end[0], sum);
-    add_coulomb<NEGATIVE, 0, HALF>(record, square, n.end[0], n.end[1], sum);
-    add_coulomb<NEGATIVE, HALF, DEEP>(record, square, n.end[1], n.end[2], sum);
-}
-
-__device__ __forceinline__ void add_coulombs(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, int negative,
-                                             int count, nodes_sum &nodes)
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const struct class_ends n =
-        put_coulomb(job, m, taken_entry(m, negative, lane, lane < count), lane < count, nodes.low);
-    const float(*record)[NODES_FLOATS] = m.record[warp];
-    const float *square = m.square[warp];
-    __syncwarp();
-    if (negative)
-        add_coulombs_of<true>(record, square, n, nodes.sum);
-    else
-        add_coulombs_of<false>(record, square, n, nodes.sum);
-    for (int i = n.end[2]; i < n.end[3]; i++) {
-        const float *r = record[i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE];
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            nodes.sum[k] += coulomb_plain(off + r[k], square[i]);
-    }
-    __syncwarp();
-}
 
 /* ---- Gaussians cut to spheres ---- */
 
@@ -333,6 +153,12 @@ __device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<W
     add_coulombs(job, m, sign, count, nodes);
 }
 
+__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_SHIFTED> &m, uint32_t, int,
+                                          int count, nodes_sum &nodes)
+{
+    add_shifteds(job, m, count, nodes);
+}
+
 __device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_GAUSSIAN> &m, uint32_t tile, int,
                                           int count, nodes_sum &nodes)
 {
@@ -445,7 +271,7 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
 }
 
 template <int WAY>
-__global__ void __launch_bounds__(THREADS, WAY == WAY_COULOMB ? 4 : 3)
+__global__ void __launch_bounds__(THREADS, WAY == WAY_GAUSSIAN ? 3 : 4)
     sum_nodes(const __grid_constant__ scatter_job job, const __grid_constant__ sums_work work)
 {
     extern __shared__ __align__(16) char memory[];
@@ -455,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, WAY == WAY_COULOMB ? 4 : 3)
         return;
     const int warp = threadIdx.x / 32;
     nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}}, total = nodes;
-    near_scan<WARPS, nodes_cap<WAY>::CAP, WAY == WAY_COULOMB> scan(job, m.list, task.tile);
+    near_scan<WARPS, nodes_cap<WAY>::CAP, WAY != WAY_GAUSSIAN> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
     while (more) {

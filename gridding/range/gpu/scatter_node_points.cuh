@@ -1,0 +1,89 @@
+/* scatter_node_points.cuh: how the quick sums of points to 3-D grids (scatter_nodes.cuh) hold points in shared memory.
+ */
+#ifndef MRIRECON_SCATTER_NODE_POINTS_CUH
+#define MRIRECON_SCATTER_NODE_POINTS_CUH
+
+#include "gridding/range/gpu/scatter_near_list.cuh"
+#include "gridding/range/gpu/sums_gpu.cuh"
+
+namespace
+{
+
+enum {
+    SIDE = 8,
+    NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
+};
+
+/* Capacity of a warp's list: potentials reach further than Gaussians. SIGNS: points of either sign are taken apart. */
+template <int WAY> struct nodes_cap {
+    enum { CAP = WAY == WAY_GAUSSIAN ? 96 : 144, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
+};
+
+template <int WAY> struct nodes_memory {
+    near_list<WARPS, nodes_cap<WAY>::CAP> list;
+    alignas(16) float record[WARPS][32][NODES_FLOATS];
+    float square[WARPS][32];
+    uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
+};
+
+/* The sums of a warp: its first node relative to the tile's, and a lane's nodes. */
+struct nodes_sum {
+    int low[3];
+    float sum[DEEP];
+};
+
+/* The list entry that a lane has taken. */
+struct taken_point {
+    int4 place;
+    float value;
+    uint32_t point;
+};
+
+template <int WAY>
+__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
+{
+    enum { CAP = nodes_cap<WAY>::CAP };
+    const int place = there ? m.taken[threadIdx.x / 32][sign][i] : 0, part = place / CAP, at = place % CAP;
+    const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
+    return t;
+}
+
+/* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */
+template <int COUNT>
+__device__ __forceinline__ float packed_squares(const scatter_job &job, int x, int low, float unit, float u2[COUNT])
+{
+    const int base = (x + (1 << (job.bits - 1))) >> job.bits;
+    const float first = (float)(low - base), fraction = (float)(x - (base << job.bits)) * job.step;
+    return node_squares<COUNT>(first, fraction, unit, u2);
+}
+
+__device__ __forceinline__ void put_four(float *to, int place, float a, float b, float c, float d)
+{
+    *(float4 *)(to + 4 * place) = make_float4(a, b, c, d);
+}
+
+/* Stored points are grouped by class; `end` is where those of each class end. */
+enum { CLASSES = 4, CLASS_NONE = CLASSES };
+
+struct class_ends {
+    int end[CLASSES];
+};
+
+/* The index at which to store a lane's point of class `own`, if points are grouped by COUNT classes. Called by all
+ * lanes. */
+template <int COUNT> __device__ __forceinline__ int class_places(int own, struct class_ends &ends)
+{
+    const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
+    int place = 0, all = 0;
+#pragma unroll
+    for (int c = 0; c < COUNT; c++) {
+        const uint32_t bits = __ballot_sync(~0u, own == c);
+        place = own == c ? all + __popc(bits & before) : place;
+        ends.end[c] = all += __popc(bits);
+    }
+    return place;
+}
+
+} // namespace
+
+#endif

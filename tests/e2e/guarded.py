@@ -1,4 +1,4 @@
-"""A daemon that requires tokens, with a token for each role."""
+"""A daemon that requires tokens, with a token for each role; and certificates."""
 import os
 import subprocess
 import tempfile
@@ -12,6 +12,17 @@ def new_token(path, name, role):
                           capture_output=True, text=True)
     same((done.returncode, done.stderr), (0, ""), "making a token")
     return done.stdout.strip()
+
+
+def certificate(folder, name):
+    """A certificate for localhost, and its key."""
+    paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "60",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0],
+                    "-keyout", paths[1]],
+                   check=True, capture_output=True)
+    return paths
 
 
 class Guarded(Daemon):

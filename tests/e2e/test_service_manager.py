@@ -1,5 +1,7 @@
 #!/usr/bin/python3
 """What systemd expects of a service: readiness, status, watchdog messages, reload, socket activation; logs as JSON."""
+import base64
+import hashlib
 import json
 import os
 import re
@@ -7,13 +9,18 @@ import resource
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 
+import mrd
+import receiver
 import scans
-from harness import ROOT, Daemon, fault, main, same, sanitized, skip, test, wait_until
+from guarded import certificate
+from harness import ROOT, Daemon, Response, fault, main, same, sanitized, skip, test, wait_until
 
 
 class Manager:
@@ -195,8 +202,8 @@ os.execv(sys.argv[end + 1], sys.argv[end + 1:])
 """
 
 
-def filtered(calls, others, **options):
-    return Daemon(devices="cpu", command=[sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"], **options)
+def filtered(calls, others, kind=Daemon, **options):
+    return kind(devices="cpu", command=[sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"], **options)
 
 
 @test("under the unit's filter, with any other system call fatal, the service reconstructs, converts and stops")
@@ -207,6 +214,47 @@ def unit_filter():
         for form in ("png", "nii.gz", "npy"):
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200)
         same(daemon.request("DELETE", f"/v1/jobs/{job['id']}").status, 204, "status of the deletion")
+
+
+class Encrypted(Daemon):
+    """A daemon that is asked by TLS; `trust`: its certificate."""
+
+    def __init__(self, certificate, **options):
+        self.trust = ssl.create_default_context(cafile=certificate[0])
+        super().__init__(tls_certificate=certificate[0], tls_key=certificate[1], **options)
+
+    def request(self, method, path, body=None, headers=None, timeout=120):
+        asked = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data=body, method=method,
+                                       headers=headers or {})
+        with urllib.request.urlopen(asked, context=self.trust, timeout=timeout) as answer:
+            return Response(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
+
+
+@test("under the unit's filter, too: TLS, a webhook's delivery, a resumable upload, and a stream over TCP")
+def unit_filter_more():
+    scan = scans.radial()
+    tus = {"Tus-Resumable": "1.0.0"}
+    with tempfile.TemporaryDirectory() as folder, receiver.Receiver() as hook:
+        destinations = receiver.write(folder, "destinations", hook.destination(folder, "hook") + "rule hook\n")
+        with filtered(unit_calls(), "kill", kind=Encrypted, certificate=certificate(folder, "service"),
+                      destinations=destinations, mrd_listen="127.0.0.1:0") as daemon:
+            body = scan.bytes(folder)
+            job = daemon.run(body)["id"]
+            where = daemon.request("POST", "/v1/uploads?kind=recon", b"",
+                                   {**tus, "Upload-Length": str(len(body))}).headers["location"]
+            for begin, end in ((0, 1000), (1000, len(body))):
+                digest = base64.b64encode(hashlib.sha1(body[begin:end]).digest()).decode()
+                daemon.request("PATCH", where, body[begin:end], {
+                    **tus, "Upload-Offset": str(begin), "Content-Type": "application/offset+octet-stream",
+                    "Upload-Checksum": f"sha1 {digest}"}).expect(204)
+            resumed = where.rsplit("/", 1)[1]
+            same(daemon.finish(resumed)["state"], "succeeded", "state of the job of the resumable upload")
+            with mrd.Session(daemon) as session:
+                images = session.send(mrd.config_file("default"), *scan.messages()).images()
+            same(len(images), 1, "images of the stream")
+            wait_until(lambda: len(hook.got) >= 3, "the webhook to be told of three jobs")
+            told = {json.loads(body)["data"]["id"] for _, _, body in hook.got}
+            assert {job, resumed} < told, told
 
 
 class Unready(Daemon):

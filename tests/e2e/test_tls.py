@@ -14,20 +14,8 @@ import urllib.error
 import urllib.request
 
 import scans
-from guarded import Guarded, new_token
+from guarded import Guarded, certificate, new_token
 from harness import BIN, Daemon, Response, client, main, same, test, wait_until
-
-
-
-def certificate(folder, name):
-    """A certificate for localhost, and its key."""
-    paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-days", "60",
-                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0],
-                    "-keyout", paths[1]],
-                   check=True, capture_output=True)
-    return paths
 
 
 @test("an address that other machines reach requires TLS and tokens")

@@ -1,5 +1,5 @@
 /* Damaged files of particles, of each format and layout: whatever the damage, the reader gives particles that a worker
- * accepts, or a failure of the file with a sentence, and leaves nothing open in libhdf5.
+ * accepts, or a failure of the file with a sentence, the same each time, and leaves nothing open in libhdf5.
  *
  * Readers run in processes of this program's own, many mutants in each, so that sanitizers see them. libhdf5 is not
  * this project's code: a mutant of an HDF5 file at which the process dies is read again by the sandboxed
@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <hdf5.h>
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -78,33 +79,64 @@ struct tally {
     uint64_t particles, failures;
 };
 
-/* A mutant in this process; false: the result is neither. */
-static bool mutant_read(const struct format *format, const char *mutant, size_t bytes, struct tally *tally)
+/* What a reader gave: the sealed particles, or a failure. */
+struct answer {
+    int fd;
+    size_t bytes;
+    struct err failure; /* code 0: none */
+};
+
+/* Whether this is one of the two, and whole. `fill`: what fresh memory of the allocator has (not with sanitizers). */
+static bool answer_read(const struct format *format, const char *mutant, size_t bytes, int fill, struct answer *out)
 {
     struct particles p;
     struct particles_header head = {.total_bytes = 0};
+    mallopt(M_PERTURB, fill);
     char *exact = malloc(bytes); /* so that a byte too far is found */
-    int fd = memfd_create("mutant", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (!exact || fd < 0)
+    *out = (struct answer){.fd = memfd_create("mutant", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    if (!exact || out->fd < 0)
         return false;
     memcpy(exact, mutant, bytes);
-    const int rc = format->decode(fd, CAP, exact, bytes, &wanted);
+    const int rc = format->decode(out->fd, CAP, exact, bytes, &wanted);
     free(exact);
-    bool fine = H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) == 0;
-    if (rc == 0) {
-        fine = fine && pread(fd, &head, sizeof head, 0) == sizeof head && head.total_bytes <= CAP &&
-               ftruncate(fd, (off_t)head.total_bytes) == 0 && fcntl(fd, F_ADD_SEALS, SEALED) == 0 &&
-               particles_open(&p, fd) == 0;
-        tally->particles++;
-        if (fine)
-            particles_close(&p);
-    } else {
-        const struct err *failure = err_last();
-        fine =
-            fine && failure->code == rc && err_status(rc) >= 400 && err_status(rc) < 500 && strlen(failure->text) > 10;
-        tally->failures++;
+    if (H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) != 0)
+        return false;
+    if (rc != 0) {
+        out->failure = *err_last();
+        return out->failure.code == rc && err_status(rc) >= 400 && err_status(rc) < 500 &&
+               strlen(out->failure.text) > 10;
     }
-    close(fd);
+    if (pread(out->fd, &head, sizeof head, 0) != sizeof head || head.total_bytes > CAP ||
+        ftruncate(out->fd, (off_t)head.total_bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALED) != 0 ||
+        particles_open(&p, out->fd) != 0)
+        return false;
+    particles_close(&p);
+    out->bytes = head.total_bytes;
+    return true;
+}
+
+static bool answers_equal(const struct answer *a, const struct answer *b)
+{
+    if (a->failure.code || b->failure.code)
+        return a->failure.code == b->failure.code && strcmp(a->failure.text, b->failure.text) == 0;
+    const void *one = mmap(NULL, a->bytes, PROT_READ, MAP_SHARED, a->fd, 0);
+    const void *other = mmap(NULL, b->bytes, PROT_READ, MAP_SHARED, b->fd, 0);
+    const bool equal =
+        one != MAP_FAILED && other != MAP_FAILED && a->bytes == b->bytes && memcmp(one, other, a->bytes) == 0;
+    munmap((void *)(uintptr_t)one, a->bytes);
+    munmap((void *)(uintptr_t)other, b->bytes);
+    return equal;
+}
+
+/* A mutant in this process, twice; false: the result is neither, or not the same. */
+static bool mutant_read(const struct format *format, const char *mutant, size_t bytes, struct tally *tally)
+{
+    struct answer first, again = {.fd = -1};
+    bool fine = answer_read(format, mutant, bytes, 0x5a, &first) && answer_read(format, mutant, bytes, 0xa5, &again) &&
+                answers_equal(&first, &again);
+    *(first.failure.code ? &tally->failures : &tally->particles) += 1;
+    close(first.fd);
+    close(again.fd);
     return fine;
 }
 

@@ -81,9 +81,10 @@ is_png() { [ "$(booted head -c 4 "$1" 2>/dev/null | tail -c 3)" = PNG ]; }
 package=$(ls "$build"/mrirecond_*-1_"$arch".deb 2>/dev/null) || bail "make deb first"
 version=$(basename "$package" "-1_$arch.deb")
 version=${version#mrirecond_}
+python=$build/python3-mrirecon_$version-1_all.deb
 [ "$(id -u)" = 0 ] || bail "the package is installed as root: run this as root"
 if command -v lintian >/dev/null; then
-    found=$(lintian --allow-root --fail-on error,warning "$package" 2>&1)
+    found=$(lintian --allow-root --fail-on error,warning "$package" "$python" 2>&1)
     verdict $? "lintian has nothing to say of it${found:+: $found}"
 else
     verdict 0 "lintian has nothing to say of it # SKIP it is not installed (make check-deb installs it)"
@@ -92,7 +93,7 @@ debootstrap --variant=minbase --include=systemd-sysv,curl "$(. /etc/os-release &
     bail "debootstrap: $(tail -1 "$root.log")"
 rm -f "$root.log"
 mount -t proc proc "$root/proc" || bail "cannot mount into $root"
-cp "$package" "$root/root/"
+cp "$package" "$python" "$root/root/"
 # Settings of make, such as CUDA=0, apply here too; its job server is only for the programs that it starts itself.
 MAKEFLAGS=$(sed -E 's/ ?-j[0-9]*//; s/ ?--jobserver-[a-z]+=[^ ]*//' <<<"${MAKEFLAGS-}")
 export MAKEFLAGS
@@ -102,6 +103,8 @@ rm -f "$build/mrirecond_$version-2_$arch.deb" "$build/python3-mrirecon_$version-
 in_root apt-get update -qq 2>/dev/null
 in_root apt-get install -y -qq --no-install-recommends "/root/mrirecond_$version-1_$arch.deb" >"$root/root/install.log" 2>&1
 verdict $? "installs with its dependencies in a minimal system"
+in_root apt-get install -y -qq --no-install-recommends "/root/python3-mrirecon_$version-1_all.deb" python3-numpy >>"$root/root/install.log" 2>&1
+verdict $? "so does the Python package"
 in_root id mrirecond >/dev/null 2>&1
 verdict $? "makes its account"
 [ "$(in_root stat -c '%U %a' /var/lib/mrirecond)" = "mrirecond 700" ]
@@ -129,6 +132,12 @@ booted curl -sS --fail --data-binary @/root/scan.h5 -H 'Prefer: wait=60' -H 'Acc
 verdict $? "curl gets an image of a simulated scan through it"
 booted mrirecon submit /root/scan.h5 --out /root/again.png >>"$root/root/client.log" 2>&1 && is_png /root/again.png
 verdict $? "and the client does"
+told=$(booted python3 -c 'import mrirecon
+job = mrirecon.Server().submit("/root/scan.h5")
+image = job.wait().array()
+print(type(image).__module__, image.ndim, image.any())' 2>>"$root/root/client.log")
+[ "$told" = "numpy 5 True" ]
+verdict $? "and the Python package gets it as an array: $told"
 if [ -e "$build/share/mrirecond/web/index.html" ]; then
     told=$(page_served 2>&1)
     verdict $? "the web page is served, each file as the package has it and with its ETag${told:+: $told}"
@@ -140,7 +149,7 @@ booted systemctl reload mrirecond.service 2>>"$root/root/client.log" && [ "$(rea
 verdict $? "it is reloaded"
 before=$(property MainPID)
 booted systemctl restart mrirecond.service && [ "$(ready)" = 200 ] && [ "$(property MainPID)" != "$before" ] &&
-    [ "$(booted curl -s 'http://127.0.0.1:8080/v1/jobs?state=succeeded' | grep -c '"state": "succeeded"')" = 2 ]
+    [ "$(booted curl -s 'http://127.0.0.1:8080/v1/jobs?state=succeeded' | grep -c '"state": "succeeded"')" = 3 ]
 verdict $? "it is restarted, and knows its jobs"
 # Twenty jobs, some of which wait in the store while the package is upgraded.
 for _ in $(seq 20); do booted mrirecon submit /root/large.h5 >>"$root/root/ids" 2>>"$root/root/client.log"; done
@@ -171,7 +180,7 @@ verdict $? "the socket can be enabled"
 booted dpkg -r mrirecond >"$root/root/remove.log" 2>&1 && [ -e "$root/var/lib/mrirecond/jobs.db" ] && [ ! -e "$root/usr/bin/mrirecond" ] &&
     [ "$(property ActiveState)" = inactive ]
 verdict $? "removal stops the service, takes the programs and keeps queue and configuration"
-booted dpkg -P mrirecond >"$root/root/purge.log" 2>&1
+booted dpkg -P mrirecond python3-mrirecon >"$root/root/purge.log" 2>&1
 left=$(booted find / -xdev -path /root -prune -o -path /var/log/journal -prune -o -name '*mrirecon*' -print | grep -v '^/var/lib/systemd/deb-systemd')
 [ -z "$left" ]
 verdict $? "purging leaves nothing${left:+: $left}"

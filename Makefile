@@ -151,14 +151,17 @@ deps:
 ## make install         install into $(DESTDIR)$(PREFIX); make uninstall removes it
 install: all
 	scripts/install '$(BUILD)' '$(DESTDIR)' '$(PREFIX)' '$(GPU)'
+	$(no_page)
 uninstall:
 	scripts/install --remove '$(DESTDIR)' '$(PREFIX)'
 ## make bundle          build/bundle: programs with their libraries, for a Linux with nothing installed
 bundle: all
 	scripts/bundle $(BUILD)/bundle '$(GPU)' $(BIN)
+	$(no_page)
 ## make deb             build the Debian package, build/mrirecond_VERSION_ARCH.deb
 deb: all
 	+@MAKE='$(MAKE)' systemd/debian/build '$(BUILD)' '$(VERSION)'
+	$(no_page)
 ## make format          format the code with clang-format; make lint checks it with cppcheck
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')

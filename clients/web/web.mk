@@ -14,6 +14,9 @@ ifneq ($(filter web,$(MAKECMDGOALS)),)
 install bundle deb: web
 endif
 
+# Programs are complete without the page, which needs npm; who packs them is told that it is not there.
+no_page = @[ -e '$(WEB)/index.html' ] || echo 'The web page is left out, because it is not built: make web (npm).'
+
 # The packages, of exactly the versions and checksums of package-lock.json. No script of theirs is run.
 $(WEB_MODULES)/modules: clients/web/package.json clients/web/package-lock.json
 	@mkdir -p $(@D)

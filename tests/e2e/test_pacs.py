@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -175,6 +176,73 @@ def refused():
                     in delivered(daemon, job, "wrong", "dead")["answer"]), daemon.job(job)["deliveries"]
             assert "401" in delivered(daemon, job, "locked", "dead")["answer"], daemon.job(job)["deliveries"]
             delivered(daemon, job, "open")
+            same(pacs.instances(), [uid(daemon, job)], "instances")
+
+
+def certificate(name):
+    """A certificate for localhost, and its key."""
+    paths = [os.path.join(FOLDER.name, f"{name}.{part}") for part in ("crt", "key")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-out", paths[0],
+                    "-keyout", paths[1]], check=True, capture_output=True)
+    return paths
+
+
+@contextlib.contextmanager
+def encrypting(crt, key, port):
+    """A proxy that takes requests over TLS and passes them on to a local port; yields its own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(crt, key)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            passed = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            passed.request("POST", self.path, self.rfile.read(int(self.headers["Content-Length"])),
+                           {name: value for name, value in self.headers.items() if name != "Host"})
+            answer = passed.getresponse()
+            body = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.headers["Content-Type"])
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def finish_request(self, request, client_address):
+            with contextlib.suppress(ssl.SSLError), context.wrap_socket(request, server_side=True) as secured:
+                super().finish_request(secured, client_address)
+
+        def shutdown_request(self, request):
+            with contextlib.suppress(OSError):
+                request.close()
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@test("STOW-RS over https: a login and an image reach the PACS whose certificate is trusted, and no other")
+def encrypted():
+    (crt, key), (other, _), login = certificate("pacs"), certificate("other"), write("login-tls", "op:secret\n")
+    with (Orthanc(AuthenticationEnabled=True, RegisteredUsers={"op": "secret"}) as pacs,
+          encrypting(crt, key, pacs.http) as port):
+        lines = "".join(f"destination {name} stow https://localhost:{port}/dicom-web retry=1 retry-most=1 attempts=1 "
+                        f"login={login} {setting}\nrule {name}\n"
+                        for name, setting in (("good", f"ca={crt}"), ("other", f"ca={other}"), ("system", "")))
+        with Daemon(destinations=write("encrypted", lines)) as daemon:
+            job = daemon.run(SCANS[0])["id"]
+            for name in ("other", "system"):
+                assert "certificate" in delivered(daemon, job, name, "dead")["answer"], daemon.job(job)["deliveries"]
+            same(delivered(daemon, job, "good")["answer"], "1 instance is stored.", "answer")
             same(pacs.instances(), [uid(daemon, job)], "instances")
 
 

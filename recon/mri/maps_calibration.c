@@ -16,7 +16,6 @@
 #include "gridding/base/rows.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +23,15 @@ enum {
     RANK_MOST = 512, /* columns of L */
     BLOCK = 256,     /* rows of A that a thread takes at a time */
     NARROW = 64,     /* the same of all of V */
+    ROWS = 32,       /* of R, between two calls of progress */
+    BLOCKS = 16,     /* of V, likewise */
     POWER_STEPS = 12 /* to find s_0 within a few percent */
 };
+
+/* Progress after L, R and V. */
+#define DONE_L (0.5 * MAPS_CALIBRATED)
+#define DONE_R (0.65 * MAPS_CALIBRATED)
+#define DONE_V (0.8 * MAPS_CALIBRATED)
 
 /* Pivots below this, relative to e, are dropped. With a smaller value, down to 1e-3, the maps' error is the same to a
  * few percent, but a noisy scan's L has twice as many columns. */
@@ -149,9 +155,10 @@ static int cut_find(struct calibration *c)
     struct parts y = {.re = NULL};
     const bool room = double_parts_create(&x, c->n) && parts_create(&y, c->places);
     double value = 0;
+    int rc = room ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
     if (room)
         x.re[diagonal_fill(c)] = 1;
-    for (int step = 0; step < POWER_STEPS && room; step++) {
+    for (int step = 0; step < POWER_STEPS && rc == 0; step++) {
         double square[2];
         matrix_adjoint(c, &x, &y);
         matrix_apply(c, &y, x.re, x.im);
@@ -161,11 +168,12 @@ static int cut_find(struct calibration *c)
             x.re[i] /= value;
             x.im[i] /= value;
         }
+        rc = maps_tell(c->work, 0);
     }
     c->cut = c->work->params->threshold * c->work->params->threshold * value;
     double_parts_free(&x);
     free(y.re);
-    return room ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
+    return rc;
 }
 
 /* ---- M = L L^H, L^H L + e I = R R^H, V = R^-1 L^H ---- */
@@ -219,108 +227,84 @@ static int cholesky_pivoted(struct calibration *c)
         if (!(rest > 0.1 * c->cut) || !(c->rest[pivot] > NEGLIGIBLE * c->cut))
             break;
         column_add(c, pivot, &place, &weights);
-        if (c->rank % 32 == 0)
-            rc = maps_tell(c->work, 0.2 * (double)c->rank / (double)c->rank_most);
+        rc = maps_tell(c->work, DONE_L * (double)c->rank / (double)c->rank_most);
     }
     double_parts_free(&weights);
     free(place.re);
     return rc;
 }
 
-/* R[s][t], t <= s. */
-static void factor(struct calibration *c)
+/* Row s of L^H L + e I, in R: t <= s. */
+static void row_multiply(struct calibration *c, size_t s)
 {
     const size_t rank = c->rank, n = c->n;
+    double *re = c->r.re + s * rank, *im = c->r.im + s * rank;
+    for (size_t t = 0; t <= s; t++) {
+        double sum[2];
+        product(n, c->l.re + s * n, c->l.im + s * n, c->l.re + t * n, c->l.im + t * n, sum);
+        re[t] = sum[0] + (s == t ? c->cut : 0);
+        im[t] = s == t ? 0 : sum[1];
+    }
+}
+
+/* Row s of R, from that and the rows before it. */
+static void row_factor(struct calibration *c, size_t s)
+{
+    const size_t rank = c->rank;
     double *re = c->r.re, *im = c->r.im;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(c->work->threads) if (rank * n > 1 << 16)
-    for (size_t s = 0; s < rank; s++)
-        for (size_t t = 0; t <= s; t++) {
-            double sum[2];
-            product(n, c->l.re + s * n, c->l.im + s * n, c->l.re + t * n, c->l.im + t * n, sum);
-            re[s * rank + t] = sum[0] + (s == t ? c->cut : 0);
-            im[s * rank + t] = s == t ? 0 : sum[1];
-        }
-    for (size_t s = 0; s < rank; s++)
-        for (size_t t = 0; t <= s; t++) {
-            double sum[2];
-            product(t, re + t * rank, im + t * rank, re + s * rank, im + s * rank, sum);
-            const double a = re[s * rank + t] - sum[0], b = im[s * rank + t] - sum[1];
-            re[s * rank + t] = s == t ? sqrt(a) : a / re[t * rank + t];
-            im[s * rank + t] = s == t ? 0 : b / re[t * rank + t];
-        }
-}
-
-static void substitute(struct calibration *c)
-{
-    const size_t rank = c->rank, n = c->n, blocks = (n + NARROW - 1) / NARROW;
-#pragma omp parallel for schedule(dynamic) num_threads(c->work->threads) if (rank * n > 1 << 16)
-    for (size_t b = 0; b < blocks; b++) {
-        const size_t first = b * NARROW, count = first + NARROW < n ? NARROW : n - first;
-        for (size_t s = 0; s < rank; s++) {
-            const struct rows_doubles before = {s, n, c->v.re + first, c->v.im + first};
-            const double *lr = c->l.re + s * n + first, *li = c->l.im + s * n + first, diagonal = c->r.re[s * rank + s];
-            double *vr = c->v.re + s * n + first, *vi = c->v.im + s * n + first;
-            c->leaf->doubles(&before, c->r.re + s * rank, c->r.im + s * rank, count, vr, vi);
-            for (size_t i = 0; i < count; i++) {
-                vr[i] = (lr[i] - vr[i]) / diagonal;
-                vi[i] = (-li[i] - vi[i]) / diagonal;
-            }
-        }
+    for (size_t t = 0; t <= s; t++) {
+        double sum[2];
+        product(t, re + t * rank, im + t * rank, re + s * rank, im + s * rank, sum);
+        const double a = re[s * rank + t] - sum[0], b = im[s * rank + t] - sum[1];
+        re[s * rank + t] = s == t ? sqrt(a) : a / re[t * rank + t];
+        im[s * rank + t] = s == t ? 0 : b / re[t * rank + t];
     }
 }
 
-/* ---- P, summed over equal lags ---- */
-
-/* P[(i, .)][(j, .)] of one pair of coils, into `sums` [lags]; `scratch`: for 2 (rank + offsets) numbers. */
-static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*sums)[2], double *scratch)
+/* R[s][t], t <= s. */
+static int factor(struct calibration *c)
 {
-    const size_t offsets = c->offsets, n = c->n;
-    const int *w = c->width, lx = 2 * w[0] - 1, ly = 2 * w[1] - 1;
-    const struct rows_doubles v = {c->rank, n, c->v.re + j * offsets, c->v.im + j * offsets};
-    double *weight_re = scratch, *weight_im = weight_re + c->rank, *re = weight_im + c->rank, *im = re + offsets;
-    for (size_t p = 0; p < offsets; p++) {
-        for (size_t s = 0; s < c->rank; s++) {
-            weight_re[s] = c->v.re[s * n + i * offsets + p];
-            weight_im[s] = -c->v.im[s * n + i * offsets + p];
-        }
-        c->leaf->doubles(&v, weight_re, weight_im, offsets, re, im);
-        const int px = (int)p % w[0], py = (int)p / w[0] % w[1], pz = (int)p / w[0] / w[1];
-        for (size_t q = 0; q < offsets; q++) {
-            const int qx = (int)q % w[0], qy = (int)q / w[0] % w[1], qz = (int)q / w[0] / w[1];
-            const int lag = ((pz - qz + w[2] - 1) * ly + py - qy + w[1] - 1) * lx + px - qx + w[0] - 1;
-            sums[lag][0] += re[q];
-            sums[lag][1] += im[q];
+    int rc = 0;
+    for (size_t first = 0; first < c->rank && rc == 0; first += ROWS) {
+        const size_t until = first + ROWS < c->rank ? first + ROWS : c->rank;
+#pragma omp parallel for schedule(dynamic) num_threads(c->work->threads) if (c->rank * c->n > 1 << 16)
+        for (size_t s = first; s < until; s++)
+            row_multiply(c, s);
+        for (size_t s = first; s < until; s++)
+            row_factor(c, s);
+        rc = maps_tell(c->work, DONE_L + (DONE_R - DONE_L) * (double)until / (double)c->rank);
+    }
+    return rc;
+}
+
+/* Columns [first, first + count) of V. */
+static void columns_substitute(struct calibration *c, size_t first, size_t count)
+{
+    const size_t rank = c->rank, n = c->n;
+    for (size_t s = 0; s < rank; s++) {
+        const struct rows_doubles before = {s, n, c->v.re + first, c->v.im + first};
+        const double *lr = c->l.re + s * n + first, *li = c->l.im + s * n + first, diagonal = c->r.re[s * rank + s];
+        double *vr = c->v.re + s * n + first, *vi = c->v.im + s * n + first;
+        c->leaf->doubles(&before, c->r.re + s * rank, c->r.im + s * rank, count, vr, vi);
+        for (size_t i = 0; i < count; i++) {
+            vr[i] = (lr[i] - vr[i]) / diagonal;
+            vi[i] = (-li[i] - vi[i]) / diagonal;
         }
     }
 }
 
-static int lags_sum(const struct calibration *c, struct maps_lags *out)
+static int substitute(struct calibration *c)
 {
-    const size_t lags = (size_t)out->count[0] * (size_t)out->count[1] * (size_t)out->count[2];
-    const size_t pairs = out->pairs, each = lags + c->rank + c->offsets;
-    const int threads = c->work->threads;
-    double(*scratch)[2] = malloc((size_t)threads * each * sizeof *scratch);
-    const bool room = parts_create(&out->values, lags * pairs);
-    if (!scratch || !room) {
-        free(scratch);
-        return err_no_memory("the kernels of %d coils", c->coils);
+    const size_t n = c->n, blocks = (n + NARROW - 1) / NARROW;
+    int rc = 0;
+    for (size_t begin = 0; begin < blocks && rc == 0; begin += BLOCKS) {
+        const size_t end = begin + BLOCKS < blocks ? begin + BLOCKS : blocks;
+#pragma omp parallel for schedule(dynamic) num_threads(c->work->threads) if (c->rank * n > 1 << 16)
+        for (size_t b = begin; b < end; b++)
+            columns_substitute(c, b * NARROW, (b + 1) * NARROW < n ? NARROW : n - b * NARROW);
+        rc = maps_tell(c->work, DONE_R + (DONE_V - DONE_R) * (double)end / (double)blocks);
     }
-#pragma omp parallel num_threads(threads)
-    {
-        double(*mine)[2] = scratch + (size_t)omp_get_thread_num() * each;
-#pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < (size_t)c->coils; i++)
-            for (size_t j = 0; j <= i; j++) {
-                memset(mine, 0, lags * sizeof *mine);
-                pair_sum(c, i, j, mine, mine[lags]);
-                for (size_t lag = 0; lag < lags; lag++) {
-                    out->values.re[lag * pairs + i * (i + 1) / 2 + j] = (float)(mine[lag][0] / (double)c->offsets);
-                    out->values.im[lag * pairs + i * (i + 1) / 2 + j] = (float)(mine[lag][1] / (double)c->offsets);
-                }
-            }
-    }
-    free(scratch);
-    return 0;
+    return rc;
 }
 
 static int calibration_create(struct calibration *c)
@@ -365,11 +349,9 @@ static struct calibration sizes_of(const struct maps_work *work, struct maps_lag
 size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *lags)
 {
     const struct calibration c = sizes_of(work, lags);
-    const size_t count = (size_t)lags->count[0] * (size_t)lags->count[1] * (size_t)lags->count[2];
     const size_t matrix = 2 * c.n * c.places * sizeof *c.a_re;
     const size_t factors = 2 * (2 * c.rank_most * c.n + c.rank_most * c.rank_most) * sizeof *c.l.re;
-    const size_t scratch = (size_t)work->threads * (count + c.rank_most + c.offsets) * 2 * sizeof(double);
-    return matrix + factors + c.n * sizeof *c.rest + scratch + 2 * count * lags->pairs * sizeof *lags->values.re;
+    return matrix + factors + c.n * sizeof *c.rest + maps_lags_bytes(work, lags);
 }
 
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
@@ -383,12 +365,14 @@ int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
     if (rc == 0)
         rc = cholesky_pivoted(&c);
     if (rc == 0)
-        rc = maps_tell(work, 0.2);
-    if (rc == 0) {
-        factor(&c);
-        substitute(&c);
-        rc = lags_sum(&c, out);
-    }
+        rc = factor(&c);
+    if (rc == 0)
+        rc = substitute(&c);
+    const struct maps_vectors v = {c.rank, c.v.re, c.v.im};
+    if (rc == 0)
+        rc = maps_lags_sum(work, &v, DONE_V, MAPS_CALIBRATED, out);
+    if (rc == 0)
+        rc = maps_tell(work, MAPS_CALIBRATED);
     calibration_free(&c);
     return rc;
 }

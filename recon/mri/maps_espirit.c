@@ -145,7 +145,7 @@ int maps_espirit(struct maps_work *work)
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &e.lags, work->params->coils);
     if (rc == 0)
-        rc = maps_rows(work, 0.2, row_run, &e);
+        rc = maps_rows(work, MAPS_CALIBRATED, row_run, &e);
     for (int t = 0; t < work->threads && rows; t++)
         row_free(&rows[t]);
     for (int d = 0; d < 3; d++)

@@ -48,8 +48,6 @@ static inline int maps_tell(const struct maps_work *work, double done)
 int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out);
 int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out);
 
-/* ---- maps_calibration.c ---- */
-
 /* ESPIRiT's operator on a pixel's coils, G(r)[c][c'] = sum over lags of value exp(2 pi i lag r / N), |lag| < width.
  * Its eigenvalues are between 0 and 1. */
 struct maps_lags {
@@ -58,7 +56,26 @@ struct maps_lags {
     struct parts values; /* [lags z][y][x][pairs]: pairs (c, c') with c' <= c, at c (c + 1) / 2 + c' */
 };
 
-/* From work->centre. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
+/* ---- maps_lags.c ---- */
+
+/* Vectors V over coils and offsets of a kernel, [count][coils][offsets z][y][x]: P = V^H V. */
+struct maps_vectors {
+    size_t count;
+    const double *re, *im;
+};
+
+/* out->values = sum over the offsets p - p' = lag of P[(c, p)][(c', p')], divided by their number. Sizes are set;
+ * progress runs from `begun` to `until`. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
+int maps_lags_sum(const struct maps_work *work, const struct maps_vectors *v, double begun, double until,
+                  struct maps_lags *out);
+
+/* The memory that this uses, including the values. */
+size_t maps_lags_bytes(const struct maps_work *work, struct maps_lags *out);
+
+/* ---- maps_calibration.c ---- */
+
+/* The operator, from work->centre; progress runs to MAPS_CALIBRATED. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
+#define MAPS_CALIBRATED 0.2
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out);
 
 /* The most memory that this uses, including the values. */

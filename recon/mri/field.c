@@ -413,15 +413,18 @@ static int segment_adjoint(struct field *field, struct nufft *plan, int l, int c
 }
 
 int field_adjoint(struct field *field, struct nufft *plan, int count, int planes, const struct c32 *data,
-                  struct c32 *images)
+                  struct c32 *images, const struct normal_ask *ask)
 {
     const size_t coil = (size_t)planes * field->samples;
     int rc = dev_zero(field->job->dev, images, (size_t)count * field->pixels * sizeof *images);
     for (int c = 0; c < count && rc == 0; c += field->batch) {
         const int now = count - c < field->batch ? count - c : field->batch;
-        for (int l = 0; l < field->plain.count && rc == 0; l++)
-            rc = segment_adjoint(field, plan, l, now, planes, data + (size_t)c * coil,
-                                 images + (size_t)c * field->pixels);
+        for (int l = 0; l < field->plain.count && rc == 0; l++) {
+            rc = ask->ask(ask->context);
+            if (rc == 0)
+                rc = segment_adjoint(field, plan, l, now, planes, data + (size_t)c * coil,
+                                     images + (size_t)c * field->pixels);
+        }
     }
     return rc;
 }

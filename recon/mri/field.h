@@ -52,9 +52,10 @@ int field_frame(struct field *field, const struct frame *frame, const size_t *of
                 const struct stack *stack);
 
 /* Conjugate phase: images[count][pixels] of data[count][planes][samples], of the frame of field_frame(), as is `plan`,
- * which makes one of the planes of an image. Fails as nufft_adjoint(). */
+ * which makes one of the planes of an image. Asks before each segment of some coils. Fails as nufft_adjoint(), and with
+ * the answer. */
 int field_adjoint(struct field *field, struct nufft *plan, int count, int planes, const struct c32 *data,
-                  struct c32 *images);
+                  struct c32 *images, const struct normal_ask *ask);
 
 /* The kernels of the normal operator of the same frame and stack, kernels[segments][normal_kernel_elements()]: of
  * `plan` and its k with weights[samples], which it has again afterwards. *normal is an operator of these sizes, the

@@ -50,10 +50,11 @@ int gridder_images(struct gridder *g, const struct frame *frame, int count, cons
 {
     if (!g->field)
         return nufft_adjoint(g->plan, count, data, images);
+    const struct normal_ask ask = {gridder_ask, g};
     int rc = field_slice(g->field, frame);
     if (rc == 0)
         rc = field_frame(g->field, frame, g->offsets, gridder_k(g), NULL);
-    return rc == 0 ? field_adjoint(g->field, g->plan, count, 1, data, images) : rc;
+    return rc == 0 ? field_adjoint(g->field, g->plan, count, 1, data, images, &ask) : rc;
 }
 
 /* As batch_grid(), with a field map, which needs images of single coils in any case. */
@@ -114,7 +115,7 @@ static int coils_grid(struct gridder *g, size_t f, double base, double span)
     const struct frame *frame = &job->frames->frame[f];
     int rc = 0;
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
-        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
+        rc = gridder_tell(g, base + span * first / frame->coils, first);
         double start = clock_seconds();
         if (rc == 0 && !g->stack && (first == 0 || !g->data[1] || g->field))
             rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);

@@ -51,6 +51,8 @@ struct gridder {
     double overflowed;        /* samples, of all images */
     struct solve_tally tally;
     int64_t coils_done, coils; /* progress: of all images */
+    double told;               /* by gridder_tell(), for gridder_ask() */
+    int64_t told_coils;
 };
 
 /* The plan's trajectory: [samples][dim]. */
@@ -71,6 +73,11 @@ void gridder_plan_drop(struct gridder *g);
  * per pixel of the images. */
 void gridder_limit(struct gridder *g, const struct frame *frame);
 
+/* Report the progress of gridding: `fraction`, and `coils` of the frame that are done; and ask again, without progress,
+ * of the gridder `of`: between parts of a batch, which may take seconds. Fail with ERR_CANCELED. (recon_report.c) */
+int gridder_tell(struct gridder *g, double fraction, int coils);
+int gridder_ask(void *of);
+
 /* Coils of the batch that begins at coil `first`. */
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first);
 
@@ -79,7 +86,7 @@ int gridder_coils(const struct gridder *g, const struct frame *frame, int first)
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data);
 
 /* The images [count][pixels] of the coils in `data`: the plan's adjoint, with conjugate phase if there is a field map.
- * Fails as nufft_adjoint(). */
+ * Fails as nufft_adjoint(), and with ERR_CANCELED. */
 int gridder_images(struct gridder *g, const struct frame *frame, int count, const struct c32 *data, struct c32 *images);
 
 /* Show the images from the series' beginning on that are complete. */

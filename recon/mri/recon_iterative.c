@@ -136,6 +136,8 @@ static int coils_grid(struct gridder *g, const struct frame *frame, int first, i
     int rc = gridder_upload(g, frame, first, count, g->data[0]);
     if (rc == 0)
         rc = dev_upload_order(g->job->dev);
+    if (rc == 0)
+        rc = gridder_ask(g);
     return rc == 0 ? gridder_images(g, frame, count, g->data[0], images) : rc;
 }
 
@@ -146,9 +148,7 @@ int iterative_grid(struct iterative *it, const struct frame *frame, double from,
     int rc = 0;
     for (int first = 0; first < frame->coils && rc == 0; first += g->batch) {
         const int count = gridder_coils(g, frame, first);
-        rc = recon_tell(it->job, RECON_STEP_GRIDDING,
-                        it->base + it->span * (from + (until - from) * first / frame->coils), g->coils_done + first,
-                        g->coils);
+        rc = gridder_tell(g, it->base + it->span * (from + (until - from) * first / frame->coils), first);
         if (rc == 0)
             rc = coils_grid(g, frame, first, count, it->images + (size_t)first * g->pixels);
     }

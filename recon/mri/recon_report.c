@@ -1,6 +1,6 @@
 /* A job's progress while it runs, and the report of every job: steps with their times, decisions with reasons,
  * warnings. */
-#include "recon/mri/recon_steps.h"
+#include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/err.h"
 
@@ -21,6 +21,19 @@ int recon_tell(const struct recon_job *job, enum recon_step step, double fractio
     if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
         return err_set(ERR_CANCELED, "The job was canceled while it was running.");
     return 0;
+}
+
+int gridder_tell(struct gridder *g, double fraction, int coils)
+{
+    g->told = fraction;
+    g->told_coils = g->coils_done + coils;
+    return gridder_ask(g);
+}
+
+int gridder_ask(void *of)
+{
+    const struct gridder *g = of;
+    return recon_tell(g->job, RECON_STEP_GRIDDING, g->told, g->told_coils, g->coils);
 }
 
 int recon_report_create(json_t **out)

@@ -172,7 +172,9 @@ static int coils_take(struct gridder *g, const struct frame *frame, int first, i
     const size_t coil = (size_t)stack->partitions * stack->samples;
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
-        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, g->staging);
+        rc = gridder_ask(g);
+        if (rc == 0)
+            rc = recon_coil_gather(g->job, frame, g->offsets, first + c, g->staging);
         for (size_t i = 0; i < frame->count && rc == 0; i++)
             memcpy(stack->staging + stack->row[i] * stack->samples + stack->first[i], g->staging + g->offsets[i],
                    (g->offsets[i + 1] - g->offsets[i]) * sizeof *g->staging);
@@ -187,6 +189,7 @@ int stack_grid(struct gridder *g, const struct frame *frame, int first, int coun
 {
     const struct stack *stack = g->stack;
     const size_t below = (size_t)(stack->partitions / 2 - g->n[2] / 2);
+    const struct normal_ask ask = {gridder_ask, g};
     int rc = coils_take(g, frame, first, count);
     if (rc == 0 && g->field)
         rc = field_slice(g->field, frame);
@@ -195,8 +198,10 @@ int stack_grid(struct gridder *g, const struct frame *frame, int first, int coun
     for (int c = 0; c < count && rc == 0; c++) {
         const struct c32 *data = stack->data + ((size_t)c * (size_t)stack->partitions + below) * stack->samples;
         struct c32 *to = squares ? stack->volume : images + (size_t)c * g->pixels;
-        rc = g->field ? field_adjoint(g->field, g->plan, 1, g->n[2], data, to)
-                      : nufft_adjoint(g->plan, g->n[2], data, to);
+        rc = gridder_ask(g);
+        if (rc == 0)
+            rc = g->field ? field_adjoint(g->field, g->plan, 1, g->n[2], data, to, &ask)
+                          : nufft_adjoint(g->plan, g->n[2], data, to);
         if (rc == 0 && squares)
             rc = vec_squares_add(g->job->dev, g->pixels, 1, to, squares);
     }

@@ -41,8 +41,8 @@ void stack_plane(const struct stack *stack, const size_t *offsets, const float *
                  float *out);
 
 /* Grid coils [first, first + count) of the frame with g->plan, the plane's: into `squares` [pixels] where that is not
- * NULL, else images[count][pixels]; by conjugate phase where there is a field map. Fails as recon_coil_gather() and
- * nufft_adjoint(). */
+ * NULL, else images[count][pixels]; by conjugate phase where there is a field map. Asks gridder_ask() coil by coil.
+ * Fails as recon_coil_gather() and nufft_adjoint(), and with ERR_CANCELED. */
 int stack_grid(struct gridder *g, const struct frame *frame, int first, int count, float *squares, struct c32 *images);
 
 #endif

@@ -193,6 +193,53 @@ static void kept_plans_give_the_same_image(void **state)
     cache = NULL;
 }
 
+/* Calls of progress while coils are gridded; the job is canceled at call `stop_at`. */
+struct gridding_calls {
+    int calls, stop_at;
+};
+
+static int gridding_called(void *context, const struct step_progress *now)
+{
+    struct gridding_calls *count = context;
+    return now->step == RECON_STEP_GRIDDING && ++count->calls == count->stop_at;
+}
+
+/* A batch of coils takes long: the job can be canceled before each coil is ordered, before it is transformed, and with
+ * a field map before each of its time segments. */
+static void gridding_asks_before_each_coil(void **state)
+{
+    (void)state;
+    static struct c32 maps[COILS * PIXELS];
+    static float hz[PIXELS];
+    static const char *const parameters[] = {"dcf=given", "dcf=given coils=sense",
+                                             "dcf=given method=cg-sense iterations=2"};
+    for (int i = 0; i < 5; i++) {
+        struct flat flat;
+        stack_fill(&flat, false);
+        pixels_fill(&flat, maps, hz);
+        flat.header.field_maps = i >= 3;
+        flat.field = i >= 3 ? hz : NULL;
+        int calls = 1;
+        for (int stop_at = 0; stop_at <= calls; stop_at += stop_at < 6 ? 1 : 18) {
+            struct gridding_calls count = {.stop_at = stop_at};
+            const struct job_listener listener = {&count, gridding_called};
+            struct job_outcome out = {0};
+            const int rc = run(&flat, parameters[i % 3], &out, &listener);
+            if (stop_at == 0) {
+                const int segments = i >= 3 ? (int)strtol(decided(&out, "off-resonance"), NULL, 10) : 0;
+                assert_int_equal(rc, 0);
+                calls = count.calls;
+                assert_int_equal(calls, 2 + COILS * (2 + segments)); /* one before the batch, one after the last */
+                drop(&out);
+            } else {
+                assert_int_equal(rc, ERR_CANCELED);
+                assert_int_equal(count.calls, stop_at);
+            }
+        }
+        flat_free(&flat);
+    }
+}
+
 /* If there are fewer slices than partitions, they are the middle ones. */
 static void slices_are_cut_from_the_middle(void **state)
 {
@@ -220,6 +267,7 @@ int main(void)
         cmocka_unit_test_setup(every_method_equals_the_3d_operators, random_reset),
         cmocka_unit_test_setup(partitions_with_different_times_are_gridded_in_3d, random_reset),
         cmocka_unit_test_setup(kept_plans_give_the_same_image, random_reset),
+        cmocka_unit_test_setup(gridding_asks_before_each_coil, random_reset),
         cmocka_unit_test_setup(slices_are_cut_from_the_middle, random_reset),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

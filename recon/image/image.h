@@ -27,6 +27,20 @@ struct image_series {
     char *xml; /* the scan's ISMRMRD header, NUL-terminated, or NULL */
 };
 
+/* Counters that distinguish images at one place, the most significant first. */
+enum image_counter { IMAGE_REPETITION, IMAGE_PHASE, IMAGE_CONTRAST, IMAGE_SET, IMAGE_AVERAGE, IMAGE_COUNTERS };
+const char *image_counter_name(enum image_counter counter); /* "repetition", ... */
+
+/* The frames of a series, in the order of npy's and NIfTI's: a frame is all that is alike but for its slice. */
+struct image_frames {
+    size_t count, size[IMAGE_COUNTERS];   /* of frames; of the values of each counter */
+    bool grid;                            /* each combination of values is one frame, the last counter fastest */
+    uint16_t (*counters)[IMAGE_COUNTERS]; /* [count] */
+};
+
+/* The caller frees counters. Fails with ERR_NO_MEMORY. */
+int image_frames_find(struct image_frames *out, const struct image_series *series);
+
 /* Allocate a zeroed series (info and data owned by it). Fails with ERR_NO_MEMORY. */
 int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3],
                         bool complex_valued);
@@ -57,7 +71,8 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG and DICOM show magnitudes.
  * npy: [frame][channel][slice or z][y][x], a frame being all that is alike but for its slice; PNG: a tile for each of
  * these, at most 4096 pixels across and down. NIfTI: slices become z, frames t; cal_min and cal_max are PNG's window.
- * cfl.tar: BART's image.hdr and image.cfl, complex, dimensions x, y, z, coil (3), time (10), slice (13).
+ * cfl.tar: BART's image.hdr and image.cfl, complex, dimensions x, y, z, coil (3), contrast (5), phase (6), repetition
+ * (10), set (11), slice (13), average (14), as `bart twixread` has them; frames that are no grid are all in 10.
  * mrd: an MRD version 1 stream: the scan's header, the images in the order of the series, and the end.
  * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 and mrd count),
  * ERR_NOT_ACCEPTABLE (nothing is written; NIfTI: no one affine places all images, or they are too many; DICOM: more

@@ -8,8 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* BART's dimensions: 0 to 2 space, 3 coils, 10 time, 13 slices; the first is the fastest in memory. */
-enum { BLOCK = 512, BART_COIL = 3, BART_TIME = 10, BART_SLICE = 13, BART_AXES = 16 };
+/* BART's dimensions: 0 to 2 space, 3 coils, 5 echoes, 6 coefficients, 10 and 11 times, 13 slices, 14 averages; the
+ * first is the fastest in memory. Counters are where `bart twixread` (src/twixread.c) puts them. */
+enum { BLOCK = 512, BART_COIL = 3, BART_SLICE = 13, BART_AXES = 16 };
+static const int bart_axis[IMAGE_COUNTERS] = {
+    [IMAGE_CONTRAST] = 5, [IMAGE_PHASE] = 6, [IMAGE_REPETITION] = 10, [IMAGE_SET] = 11, [IMAGE_AVERAGE] = 14,
+};
 
 struct tar_head {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100], magic[6], version[2],
@@ -68,25 +72,55 @@ static int plane_put(const struct image_series *series, size_t index, size_t cha
     return rc;
 }
 
-static int planes_put(const struct image_series *series, const struct image_layout *layout, int fd)
+/* The sizes of BART's dimensions. Fails with ERR_NO_MEMORY. */
+static int axes_find(const struct image_series *series, const struct image_layout *layout, size_t size[BART_AXES])
+{
+    struct image_frames frames;
+    int rc = image_frames_find(&frames, series);
+    if (rc != 0)
+        return rc;
+    for (int i = 0; i < BART_AXES; i++)
+        size[i] = 1;
+    for (int i = 0; i < 3; i++)
+        size[i] = series->size[i];
+    size[BART_COIL] = series->channels;
+    size[BART_SLICE] = layout->slices;
+    for (int i = 0; i < IMAGE_COUNTERS && frames.grid; i++)
+        size[bart_axis[i]] = frames.size[i];
+    if (!frames.grid)
+        size[bart_axis[IMAGE_REPETITION]] = frames.count;
+    free(frames.counters);
+    return 0;
+}
+
+/* Image `number` in BART's order, as an index into the series. */
+static size_t image_of(const struct image_layout *layout, const size_t size[BART_AXES], size_t number)
+{
+    size_t at[BART_AXES] = {0}, frame = 0;
+    for (int i = BART_COIL + 1; i < BART_AXES; i++) {
+        at[i] = number % size[i];
+        number /= size[i];
+    }
+    for (int i = 0; i < IMAGE_COUNTERS; i++)
+        frame = frame * size[bart_axis[i]] + at[bart_axis[i]];
+    return layout->images[frame * layout->slices + at[BART_SLICE]];
+}
+
+static int planes_put(const struct image_series *series, const struct image_layout *layout,
+                      const size_t size[BART_AXES], int fd)
 {
     struct c32 *row = malloc(series->size[0] * sizeof *row);
     int rc = row ? 0 : err_no_memory("a row of %zu pixels", series->size[0]);
-    for (size_t slice = 0; slice < layout->slices; slice++)
-        for (size_t frame = 0; frame < layout->frames; frame++)
-            for (size_t channel = 0; channel < series->channels && rc == 0; channel++)
-                rc = plane_put(series, layout->images[frame * layout->slices + slice], channel, row, fd);
+    for (size_t i = 0; i < series->count; i++)
+        for (size_t channel = 0; channel < series->channels && rc == 0; channel++)
+            rc = plane_put(series, image_of(layout, size, i), channel, row, fd);
     free(row);
     return rc;
 }
 
-static size_t header_make(const struct image_series *series, const struct image_layout *layout, char *text, size_t room)
+static size_t header_make(const size_t size[BART_AXES], char *text, size_t room)
 {
-    size_t size[BART_AXES] = {series->size[0], series->size[1], series->size[2]}, used;
-    size[BART_COIL] = series->channels;
-    size[BART_TIME] = layout->frames;
-    size[BART_SLICE] = layout->slices;
-    used = (size_t)snprintf(text, room, "# Dimensions\n");
+    size_t used = (size_t)snprintf(text, room, "# Dimensions\n");
     for (int i = 0; i < BART_AXES; i++)
         used +=
             (size_t)snprintf(text + used, room - used, "%zu%s", size[i] ? size[i] : 1, i + 1 < BART_AXES ? " " : "\n");
@@ -98,12 +132,15 @@ int image_write_cfl(const struct image_series *series, int fd)
     static const char end[2 * BLOCK];
     char header[512];
     struct image_layout layout;
+    size_t size[BART_AXES];
     int rc = image_layout_create(&layout, series);
     if (rc != 0)
         return rc;
-    const size_t used = header_make(series, &layout, header, sizeof header);
+    rc = axes_find(series, &layout, size);
+    const size_t used = rc == 0 ? header_make(size, header, sizeof header) : 0;
     const uint64_t bytes = (uint64_t)(series->count * series->channels * image_pixels(series)) * sizeof(struct c32);
-    rc = head_put(fd, "image.hdr", used);
+    if (rc == 0)
+        rc = head_put(fd, "image.hdr", used);
     if (rc == 0)
         rc = image_put(fd, header, used);
     if (rc == 0)
@@ -111,7 +148,7 @@ int image_write_cfl(const struct image_series *series, int fd)
     if (rc == 0)
         rc = head_put(fd, "image.cfl", bytes);
     if (rc == 0)
-        rc = planes_put(series, &layout, fd);
+        rc = planes_put(series, &layout, size, fd);
     if (rc == 0)
         rc = pad_put(fd, bytes);
     if (rc == 0)

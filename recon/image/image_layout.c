@@ -25,13 +25,30 @@ static int by_uint16(uint16_t a, uint16_t b)
     return (a > b) - (a < b);
 }
 
+const char *image_counter_name(enum image_counter counter)
+{
+    static const char *const names[IMAGE_COUNTERS] = {"repetition", "phase", "contrast", "set", "average"};
+    return names[counter];
+}
+
+static void counters_of(const struct image_info *info, uint16_t out[IMAGE_COUNTERS])
+{
+    out[IMAGE_REPETITION] = info->repetition;
+    out[IMAGE_PHASE] = info->phase;
+    out[IMAGE_CONTRAST] = info->contrast;
+    out[IMAGE_SET] = info->set;
+    out[IMAGE_AVERAGE] = info->average;
+}
+
 int image_frame_compare(const struct image_info *a, const struct image_info *b)
 {
-    int order = by_uint16(a->repetition, b->repetition);
-    order = order ? order : by_uint16(a->phase, b->phase);
-    order = order ? order : by_uint16(a->contrast, b->contrast);
-    order = order ? order : by_uint16(a->set, b->set);
-    return order ? order : by_uint16(a->average, b->average);
+    uint16_t of_a[IMAGE_COUNTERS], of_b[IMAGE_COUNTERS];
+    int order = 0;
+    counters_of(a, of_a);
+    counters_of(b, of_b);
+    for (int i = 0; i < IMAGE_COUNTERS && order == 0; i++)
+        order = by_uint16(of_a[i], of_b[i]);
+    return order;
 }
 
 static int layout_order(const void *pa, const void *pb, void *context)
@@ -74,6 +91,49 @@ int image_layout_create(struct image_layout *out, const struct image_series *ser
         layout.frames = series->count / slices;
     }
     *out = layout;
+    return 0;
+}
+
+/* The number of different values of a counter. */
+static size_t values_count(const struct image_frames *frames, int counter)
+{
+    uint64_t seen[(UINT16_MAX + 1) / 64] = {0};
+    size_t values = 0;
+    for (size_t f = 0; f < frames->count; f++) {
+        const uint16_t value = frames->counters[f][counter];
+        values += !(seen[value / 64] >> value % 64 & 1);
+        seen[value / 64] |= UINT64_C(1) << value % 64;
+    }
+    return values;
+}
+
+int image_frames_find(struct image_frames *out, const struct image_series *series)
+{
+    struct image_layout layout;
+    struct image_frames frames = {.grid = true};
+    int rc = image_layout_create(&layout, series);
+    if (rc != 0)
+        return rc;
+    frames.count = layout.frames;
+    frames.counters = calloc(frames.count + 1, sizeof *frames.counters);
+    if (!frames.counters) {
+        free(layout.images);
+        return err_no_memory("the counters of %zu images", frames.count);
+    }
+    for (size_t f = 0; f < frames.count; f++) {
+        counters_of(&series->info[layout.images[f * layout.slices]], frames.counters[f]);
+        /* In order, so that equal ones are neighbours. */
+        if (f > 0 && memcmp(frames.counters[f], frames.counters[f - 1], sizeof *frames.counters) == 0)
+            frames.grid = false;
+    }
+    free(layout.images);
+    size_t combinations = 1;
+    for (int i = 0; i < IMAGE_COUNTERS; i++) {
+        frames.size[i] = values_count(&frames, i);
+        combinations *= combinations <= frames.count ? frames.size[i] : 1;
+    }
+    frames.grid = frames.grid && combinations == frames.count;
+    *out = frames;
     return 0;
 }
 

@@ -114,3 +114,65 @@ void recon_report_warn(struct recon_job *job, const char *format, ...)
     va_end(arguments);
     list_add(job, "warnings", json_string(text));
 }
+
+enum { LISTED = 256 /* values of a counter, and frames, in a report, which the daemon limits */ };
+
+/* The values of a counter, in order: they are those of the frames at which it changes while the counters before it have
+ * their first value. */
+static json_t *values_list(const struct image_frames *frames, int counter)
+{
+    json_t *values = json_array();
+    size_t step = 1;
+    for (int i = counter + 1; i < IMAGE_COUNTERS; i++)
+        step *= frames->size[i];
+    for (size_t v = 0; v < frames->size[counter]; v++)
+        json_array_append_new(values, json_integer(frames->counters[v * step][counter]));
+    return values;
+}
+
+static json_t *axes_list(const struct image_frames *frames)
+{
+    json_t *axes = json_array();
+    for (int i = 0; i < IMAGE_COUNTERS; i++) {
+        if (frames->size[i] < 2)
+            continue;
+        json_t *axis = json_pack("{s:s, s:I}", "counter", image_counter_name((enum image_counter)i), "size",
+                                 (json_int_t)frames->size[i]);
+        if (frames->size[i] <= LISTED)
+            json_object_set_new(axis, "values", values_list(frames, i));
+        json_array_append_new(axes, axis);
+    }
+    return axes;
+}
+
+static json_t *each_list(const struct image_frames *frames)
+{
+    json_t *each = json_array();
+    for (size_t f = 0; f < frames->count; f++) {
+        json_t *frame = json_object();
+        for (int i = 0; i < IMAGE_COUNTERS; i++)
+            if (frames->size[i] > 1)
+                json_object_set_new(frame, image_counter_name((enum image_counter)i),
+                                    json_integer(frames->counters[f][i]));
+        json_array_append_new(each, frame);
+    }
+    return each;
+}
+
+int recon_report_frames(struct recon_job *job)
+{
+    struct image_frames frames;
+    const int rc = image_frames_find(&frames, job->images);
+    if (rc != 0)
+        return rc;
+    if (frames.count > 1) {
+        json_t *told = json_pack("{s:I}", "count", (json_int_t)frames.count);
+        if (frames.grid)
+            json_object_set_new(told, "axes", axes_list(&frames));
+        else if (frames.count <= LISTED)
+            json_object_set_new(told, "each", each_list(&frames));
+        json_object_set_new(job->report, "frames", told);
+    }
+    free(frames.counters);
+    return 0;
+}

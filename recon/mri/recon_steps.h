@@ -234,6 +234,8 @@ json_t *recon_report_aside(struct recon_job *job);
 json_t *recon_report_back(struct recon_job *job, json_t *before);
 /* Add decisions of before. */
 void recon_report_repeat(struct recon_job *job, const json_t *decisions);
+/* What distinguishes the frames of the images, if there are several: "frames". */
+int recon_report_frames(struct recon_job *job);
 void recon_report_warn(struct recon_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -383,6 +383,8 @@ static int job_steps(struct recon_job *job)
 static int job_run(struct job_outcome *out, struct recon_job *job)
 {
     int rc = job_steps(job);
+    if (rc == 0)
+        rc = recon_report_frames(job);
     if (rc == 0) {
         *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
         result_give(out, job, RECON_RESULT_IMAGE, &job->images);

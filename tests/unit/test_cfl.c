@@ -1,5 +1,5 @@
-/* BART's arrays in a tar archive, read back as tar and BART read them: real and complex series, coils, slices and
- * times. */
+/* BART's arrays in a tar archive, read back as tar and BART read them: real and complex series, coils, slices, times
+ * and other counters. */
 #include "tests/unit/image_fixture.h"
 
 /* Write a series, unpack the archive with tar, and read image.cfl; `dimensions` must be the content of image.hdr. */
@@ -65,6 +65,37 @@ static void real_slices_in_time(void **state)
     image_series_free(series);
 }
 
+/* Contrasts, cardiac phases, sets and averages have dimensions of their own, 5, 6, 11 and 14, whatever the order in
+ * which the images come; with a gap among the combinations, all are in dimension 10, in npy's order. */
+static void counters_are_dimensions(void **state)
+{
+    (void)state;
+    enum { ALL = 2 * 2 * 2 * 2 * 3 };
+    struct image_series *series = series_make(ALL, 1, 5, 4, 1, true);
+    for (size_t i = 0; i < ALL; i++) { /* contrast fastest, then set, slice, average, phase */
+        const size_t n = i * 7 % ALL;
+        series->info[i].repetition = 0;
+        series->info[i].contrast = (uint16_t)(n % 2);
+        series->info[i].set = (uint16_t)(3 * (n / 2 % 2));
+        series->info[i].slice = (uint16_t)(n / 4 % 2);
+        series->info[i].average = (uint16_t)(n / 8 % 2);
+        series->info[i].phase = (uint16_t)(n / 16);
+    }
+    float *seen = written(series, "# Dimensions\n5 4 1 1 1 2 3 1 1 1 1 2 1 2 2 1\n", ALL * 20 * 8);
+    for (size_t i = 0; i < ALL; i++) {
+        const struct image_info *info = &series->info[i];
+        const size_t at =
+            info->contrast + 2 * (info->phase + 3 * (info->set / 3u + 2 * (info->slice + 2u * info->average)));
+        assert_memory_equal(seen + at * 40, series->data + i * 40, 40 * sizeof *seen);
+    }
+    free(seen);
+    series->info[ALL - 1].repetition = 1;
+    seen = written(series, "# Dimensions\n5 4 1 1 1 1 1 1 1 1 48 1 1 1 1 1\n", ALL * 20 * 8);
+    assert_memory_equal(seen + (ALL - 1) * 40, series->data + (ALL - 1) * 40, 40 * sizeof *seen);
+    free(seen);
+    image_series_free(series);
+}
+
 /* A full disk: the error is reported, and no file looks complete. */
 static void no_space(void **state)
 {
@@ -81,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_complex_volume_of_coils_in_time),
         cmocka_unit_test(real_slices_in_time),
+        cmocka_unit_test(counters_are_dimensions),
         cmocka_unit_test(no_space),
     };
     return cmocka_run_group_tests_name("cfl", tests, folder_make, folder_drop);

@@ -369,6 +369,41 @@ static void progress_rises_and_every_call_can_cancel_the_job(void **state)
     flat_free(&flat);
 }
 
+/* The report's "frames" of a scan with one image for each of `count` (contrast, set). */
+static char *frames_told(const uint16_t (*places)[2], int count)
+{
+    struct flat flat;
+    struct job_outcome out = {0};
+    flat_init(&flat, 12, 10, 1);
+    for (int i = 0; i < count; i++) {
+        struct scan_readout *r = random_readout(&flat, 20, 1, 2, 2);
+        r->idx[SCAN_CONTRAST] = places[i][0];
+        r->idx[SCAN_SET] = places[i][1];
+    }
+    succeed(&flat, "dcf=none", &out);
+    const json_t *told = json_object_get(out.report, "frames");
+    char *text = told ? json_dumps(told, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    drop(&out);
+    flat_free(&flat);
+    return text;
+}
+
+/* Counters of which each combination occurs are axes of the frames; else each frame is named. */
+static void frames_are_named(void **state)
+{
+    (void)state;
+    static const uint16_t grid[][2] = {{5, 1}, {0, 4}, {5, 4}, {0, 1}}, gap[][2] = {{5, 1}, {0, 4}, {5, 4}};
+    char *text = frames_told(grid, 4);
+    assert_string_equal(text, "{\"axes\":[{\"counter\":\"contrast\",\"size\":2,\"values\":[0,5]},"
+                              "{\"counter\":\"set\",\"size\":2,\"values\":[1,4]}],\"count\":4}");
+    free(text);
+    text = frames_told(gap, 3);
+    assert_string_equal(text, "{\"count\":3,\"each\":[{\"contrast\":0,\"set\":4},{\"contrast\":5,\"set\":1},"
+                              "{\"contrast\":5,\"set\":4}]}");
+    free(text);
+    assert_null(frames_told(gap, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup(every_unit_gives_the_same_image, random_reset),
         cmocka_unit_test_setup(invalid_scans_are_refused_by_acquisition, random_reset),
         cmocka_unit_test_setup(images_larger_than_memory_are_refused_with_numbers, random_reset),
+        cmocka_unit_test_setup(frames_are_named, random_reset),
         cmocka_unit_test_setup(progress_rises_and_every_call_can_cancel_the_job, random_reset),
     };
     return cmocka_run_group_tests_name("recon", tests, device_open, device_close);

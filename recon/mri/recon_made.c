@@ -135,6 +135,44 @@ static void report_take(struct recon_job *job, const json_t *before)
         recon_report_warn(job, "%s", json_string_value(value));
 }
 
+/* Of one image. */
+static size_t values_of(const struct image_series *images)
+{
+    return images->channels * images->size[0] * images->size[1] * images->size[2] * (images->complex_valued ? 2 : 1);
+}
+
+/* Whether the images of `before` are the job's first ones, in their order, and the job has their memory now, which has
+ * become larger: a beginning follows a beginning many times, and copies of all images would take longer each time. If
+ * the job fails, recon_made_return() gives it back. */
+static bool data_lend(struct recon_job *job, const struct recon_made *before, size_t values)
+{
+    struct image_series *from = before->images, *to = job->images;
+    const size_t first = before->frames->count, count = job->frames->count;
+    bool same = job->keep && first <= count;
+    for (size_t f = 0; f < count && same; f++) {
+        const size_t b = image_before(before, job, f);
+        same = b == SIZE_MAX || b == f;
+    }
+    float *data = same ? realloc(from->data, count * values * sizeof *data) : NULL;
+    if (!data)
+        return false;
+    memset(data + first * values, 0, (count - first) * values * sizeof *data);
+    from->data = NULL;
+    free(to->data);
+    to->data = data;
+    job->lent = true;
+    return true;
+}
+
+void recon_made_return(struct recon_job *job)
+{
+    if (!job->lent || !job->images)
+        return;
+    job->before->images->data = job->images->data;
+    job->images->data = NULL;
+    job->lent = false;
+}
+
 void recon_made_take(struct gridder *g)
 {
     struct recon_job *job = g->job;
@@ -147,12 +185,14 @@ void recon_made_take(struct gridder *g)
     if (memcmp(&key, &before->key, sizeof key) != 0 || mix_count(job) != before->mix_count ||
         (job->mix && memcmp(job->mix, before->mix, before->mix_count * sizeof *job->mix) != 0))
         return;
-    const size_t values = job->images->channels * g->pixels * (job->images->complex_valued ? 2 : 1);
+    const size_t values = values_of(job->images);
+    const bool lent = data_lend(job, before, values);
     for (size_t f = 0; f < job->frames->count; f++) {
         const size_t b = image_before(before, job, f);
         if (b == SIZE_MAX || !frame_is_same(job->frames, f, before->frames, b))
             continue;
-        memcpy(job->images->data + f * values, before->images->data + b * values, values * sizeof(float));
+        if (!lent)
+            memcpy(job->images->data + f * values, before->images->data + b * values, values * sizeof(float));
         job->made[f] = true;
         g->coils_done += job->frames->frame[f].coils;
         taken++;

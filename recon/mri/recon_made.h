@@ -12,8 +12,10 @@
 struct recon_made;
 
 /* Take from job->before the images that this job would compute identically, with their entries of the report, and mark
- * them in job->made. */
+ * them in job->made. A job on a beginning (job->keep) may take their memory: job->lent. */
 void recon_made_take(struct gridder *g);
+/* Give that memory back, if the job has not moved its images: before job->images is freed. */
+void recon_made_return(struct recon_job *job);
 /* Whether image `f` was computed before, from the same readouts. */
 bool recon_made_before(const struct recon_job *job, size_t f);
 /* Move the job's images to *job->keep. Fails with ERR_NO_MEMORY. */

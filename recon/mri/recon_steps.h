@@ -53,6 +53,7 @@ struct recon_job {
     bool *made;                      /* step "images", [frames]: the image is complete */
     size_t shown;                    /* number of complete images from the first on */
     const struct recon_made *before; /* images of the scan's beginning (recon_made.h); NULL: none */
+    bool lent;                       /* images->data is memory of `before` */
     size_t decisions, warnings;      /* in the report when step "images" began */
     const struct recon_feed *fed;    /* what was gridded ahead (recon_parts.h); NULL: nothing */
     struct recon_feed *feed;         /* grid ahead, into this, and make no image; NULL: make the images */

@@ -349,6 +349,7 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
 
 static void job_free(struct recon_job *job)
 {
+    recon_made_return(job);
     image_series_free(job->images);
     image_series_free(job->maps);
     free(job->coil_lives);

@@ -14,11 +14,14 @@
 
 enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20, SHOWN_MOST = 64 };
 
-/* A scan's header; %s: its encodingLimits. */
+/* Of the images of the next scan; the encoded matrix has 16. */
+static unsigned images_x = 16;
+
+/* A scan's header; %u: images_x and its field of view; %s: its encodingLimits. */
 static const char xml[] =
     "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><encoding><encodedSpace><matrixSize><x>16</x><y>16</y>"
     "<z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm></encodedSpace><reconSpace>"
-    "<matrixSize><x>16</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>32</x><y>48</y><z>4</z></fieldOfView_mm>"
+    "<matrixSize><x>%u</x><y>16</y><z>1</z></matrixSize><fieldOfView_mm><x>%u</x><y>48</y><z>4</z></fieldOfView_mm>"
     "</reconSpace><encodingLimits>%s</encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>";
 
 /* ---- a scan that arrives from the decoder ---- */
@@ -40,12 +43,14 @@ static inline void stream_begin_of(struct stream *s, const char *limits, unsigne
     random_state = 1;
     flat_init(&s->flat, 16, 16, 1);
     s->flat.encodings[0].images = 1;
+    s->flat.encodings[0].recon_matrix[0] = images_x;
+    s->flat.encodings[0].recon_fov_mm[0] = 2 * (float)images_x;
     spokes(&s->flat, count * repetitions, samples, COILS);
     for (unsigned i = 0; i < count * repetitions; i++)
         s->flat.readouts[i].idx[SCAN_REPETITION] = (uint16_t)(i / count);
     s->memory = memfd_create("stream", MFD_CLOEXEC);
     assert_int_equal(ftruncate(s->memory, CAP), 0);
-    snprintf(header, sizeof header, xml, limits);
+    snprintf(header, sizeof header, xml, images_x, 2 * images_x, limits);
     assert_int_equal(scan_builder_open(&s->builder, s->memory, CAP, header, strlen(header)), 0);
 }
 

@@ -44,8 +44,8 @@ OF_SERIES = ["temporal-tv", "llr"]  # methods that need one
 SCENES = [f"{kind}-{spokes}" for kind in ("golden", "radial") for spokes in (402, 100, 50)]
 LAMBDAS = {  # in the units of bart pics; the best of them counts
     "l2": ["0.001", "0.01", "0.1", "1"],
-    "wavelet": ["0.0003", "0.001", "0.003", "0.01"],
-    "tv": ["0.0003", "0.001", "0.003", "0.01"],
+    "wavelet": ["0.0001", "0.0003", "0.001", "0.003", "0.01"],
+    "tv": ["0.0001", "0.0003", "0.001", "0.003", "0.01"],
 }
 PICS = {
     "l2": lambda value: ["-i30", "-l2", "-r", value],

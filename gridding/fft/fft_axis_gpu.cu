@@ -60,4 +60,4 @@ static int centred(void *state, struct dev *dev, size_t sets, size_t columns, st
 }
 
 extern "C" const struct fft_leaf fft_leaf_gpu;
-const struct fft_leaf fft_leaf_gpu = {serves, create, destroy, centred};
+const struct fft_leaf fft_leaf_gpu = {serves, create, destroy, centred, &fields_leaf_gpu};

@@ -301,7 +301,7 @@ namespace
 void lay(struct filter_gpu *f, const struct filter_shape *shape)
 {
     f->shape = *shape;
-    f->waves_x = (shape->from[0] + 1) / 2;
+    f->waves_x = filter_gpu_waves_x(shape);
     f->rows = (size_t)std::max(shape->from[1], shape->kept[1]);
     f->planes = (size_t)std::max(shape->from[2], shape->kept[2]);
 }
@@ -372,7 +372,7 @@ int filter_gpu_create(struct filter_gpu **out, struct gpu *gpu, const struct fil
         if (!rc)
             rc = fft_plan_make(&f->back[d], gpu, shape->to[d]);
     }
-    if (!rc)
+    if (!rc && factors)
         rc = factors_copy(f, factors);
     if (!rc)
         rc = gpu_array(gpu, f->planes * f->rows * (size_t)f->waves_x, &f->waves, what);
@@ -433,9 +433,7 @@ int columns(struct filter_gpu *f, pass_kind kind, int along, int sets, struct pa
     return launch(f, kind == COLUMNS_BACK ? &f->back[along] : &f->forth[along], kind, a, f->waves_x, sets);
 }
 
-} // namespace
-
-int filter_gpu_pass(struct filter_gpu *f, int pass, const float *field, float *result)
+struct pass_args args_of(const struct filter_gpu *f, const float *field, float2 *waves, float *result)
 {
     const struct filter_shape *s = &f->shape;
     struct pass_args a;
@@ -446,25 +444,57 @@ int filter_gpu_pass(struct filter_gpu *f, int pass, const float *field, float *r
     memcpy(a.to, s->to, sizeof a.to);
     memcpy(a.kept, s->kept, sizeof a.kept);
     a.factors = f->factors;
-    a.waves = f->waves;
+    a.waves = waves;
     a.field = field;
     a.result = result;
-    int rc = gpu_enter(f->gpu);
+    return a;
+}
+
+int run(struct filter_gpu *f, pass_kind kind, int along, struct pass_args *a)
+{
+    const struct filter_shape *s = &f->shape;
+    const int rc = gpu_enter(f->gpu);
     if (rc)
         return rc;
-    switch (pass) {
-    case 0:
-        return launch(f, &f->forth[0], ROWS_FORTH, &a, (s->from[1] + 1) / 2, s->from[2]);
-    case 1:
-        return columns(f, COLUMNS_FORTH, 1, s->from[2], &a);
-    case 2:
-        if (s->from[2] == s->to[2])
-            return columns(f, COLUMNS_FILTER, 2, s->from[1], &a);
-        rc = columns(f, COLUMNS_FORTH_FACTORS, 2, s->from[1], &a);
-        return rc ? rc : columns(f, COLUMNS_BACK, 2, s->from[1], &a);
-    case 3:
-        return columns(f, COLUMNS_BACK, 1, s->kept[2], &a);
-    default:
-        return launch(f, &f->back[0], ROWS_BACK, &a, (s->kept[1] + 1) / 2, s->kept[2]);
-    }
+    if (kind == ROWS_FORTH)
+        return launch(f, &f->forth[0], kind, a, (s->from[1] + 1) / 2, s->from[2]);
+    if (kind == ROWS_BACK)
+        return launch(f, &f->back[0], kind, a, (s->kept[1] + 1) / 2, s->kept[2]);
+    return columns(f, kind, along, along == 2 ? s->from[1] : kind == COLUMNS_BACK ? s->kept[2] : s->from[2], a);
+}
+
+} // namespace
+
+int filter_gpu_pass(struct filter_gpu *f, int pass, const float *field, float *result)
+{
+    struct pass_args a = args_of(f, field, f->waves, result);
+    if (pass == 0)
+        return run(f, ROWS_FORTH, 0, &a);
+    if (pass == 1)
+        return run(f, COLUMNS_FORTH, 1, &a);
+    if (pass == 2 && f->shape.from[2] == f->shape.to[2])
+        return run(f, COLUMNS_FILTER, 2, &a);
+    if (pass > 2)
+        return pass == 3 ? run(f, COLUMNS_BACK, 1, &a) : run(f, ROWS_BACK, 0, &a);
+    const int rc = run(f, COLUMNS_FORTH_FACTORS, 2, &a);
+    return rc ? rc : run(f, COLUMNS_BACK, 2, &a);
+}
+
+int filter_gpu_forth(struct filter_gpu *f, const float *field, const float2 **waves)
+{
+    struct pass_args a = args_of(f, field, f->waves, NULL);
+    int rc = run(f, ROWS_FORTH, 0, &a);
+    for (int along = 1; along < 3 && !rc; along++)
+        rc = run(f, COLUMNS_FORTH, along, &a);
+    *waves = f->waves;
+    return rc;
+}
+
+int filter_gpu_back(struct filter_gpu *f, float2 *waves, float *result)
+{
+    struct pass_args a = args_of(f, NULL, waves, result);
+    int rc = 0;
+    for (int along = 2; along > 0 && !rc; along--)
+        rc = run(f, COLUMNS_BACK, along, &a);
+    return rc ? rc : run(f, ROWS_BACK, 0, &a);
 }

@@ -168,7 +168,7 @@ int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const stru
         rc = masses_create(gravity);
     if (rc == 0 && setup->method == NBODY_P3M)
         rc = nbody_mesh_create(&gravity->mesh, dev, gravity->mesh_cells, setup->split,
-                               setup->periodic ? 0 : open_reach(setup));
+                               setup->periodic ? 0 : open_reach(setup), setup->host_transforms);
     if (rc == 0)
         *out = gravity;
     else
@@ -192,6 +192,11 @@ void nbody_gravity_free(struct nbody_gravity *gravity)
 int nbody_gravity_threads(const struct nbody_gravity *gravity)
 {
     return dev_threads(gravity->dev);
+}
+
+bool nbody_gravity_on_gpu(const struct dev *dev, const struct nbody_setup *setup)
+{
+    return nbody_mesh_serves(dev, mesh_cells(setup));
 }
 
 /* ---- an evaluation ---- */
@@ -418,7 +423,7 @@ int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_
     *device = (count + 1) * sizeof(float) + fields + larger(near.create, near.points + most);
     *host = sizeof told + (count + 1) * 4 * sizeof(float) + (gpu ? fields : 0);
     if (p3m) {
-        nbody_mesh_memory(dev, told.mesh_cells, &own, &work);
+        nbody_mesh_memory(dev, told.mesh_cells, setup->host_transforms, &own, &work);
         *device += own;
         *host += work;
     }

@@ -51,10 +51,11 @@ struct nbody_setup {
     double eps; /* >= 0 */
     double g;   /* > 0 */
     bool periodic;
-    double box;    /* side of a periodic box, which begins at 0 */
-    int mesh;      /* cells of the box along an axis, even */
-    double split;  /* r_s in cells */
-    double cutoff; /* cut-off of near pairs, in r_s; NBODY_CUT: a length */
+    double box;           /* side of a periodic box, which begins at 0 */
+    int mesh;             /* cells of the box along an axis, even */
+    double split;         /* r_s in cells */
+    double cutoff;        /* cut-off of near pairs, in r_s; NBODY_CUT: a length */
+    bool host_transforms; /* of the mesh, beside a GPU: slower, and without their memory on the GPU */
 };
 
 /* The smallest mesh size of at least `cells`: even, with no prime factor above 5. */
@@ -73,6 +74,9 @@ int nbody_gravity_threads(const struct nbody_gravity *gravity); /* of its device
  * evaluation need; on a CPU, their sum is needed. Fails as range_memory(). */
 int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_t count, const double (*at)[3],
                          uint64_t *device, uint64_t *host);
+
+/* Whether the device is a GPU that transforms the mesh. */
+bool nbody_gravity_on_gpu(const struct dev *dev, const struct nbody_setup *setup);
 
 /* Called between the parts of an evaluation, and regularly by sums; non-zero cancels it. */
 struct nbody_poll {

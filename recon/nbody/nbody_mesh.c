@@ -2,6 +2,7 @@
 
 #include "gridding/base/err.h"
 #include "gridding/fft/fft_cpu.h"
+#include "gridding/fft/fields.h"
 #include "gridding/range/kernel.h"
 #include "recon/nbody/nbody_gravity.h"
 
@@ -18,6 +19,7 @@ struct nbody_mesh {
     double *damping;           /* [cells]: of an axis, exp(-k^2 r_s^2) over the window's transform squared */
     double *k;                 /* [cells]: radians a cell; of derivatives 0 at the highest */
     float *grid;               /* [4][z][y][x] in device memory; the first also holds the masses */
+    struct fields *fields;     /* on the device, which needs none of the members below; NULL: transforms on the host */
     float *plain;              /* [2][z][y][x] in host memory, for transfers; NULL: the grid is in host memory */
     struct c32 *work[2];       /* [z][y][x] in host memory, as are the next members */
     struct fft_cpu *fft[2][2]; /* [-1 or +1][a line, a slab] */
@@ -50,30 +52,53 @@ static size_t aligned_bytes(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-void nbody_mesh_memory(const struct dev *dev, int cells, uint64_t *device, uint64_t *host)
+bool nbody_mesh_serves(const struct dev *dev, int cells)
+{
+    return dev_is_gpu(dev) && fields_available(dev, cells);
+}
+
+static size_t factor_count(int cells)
+{
+    const size_t half = (size_t)cells / 2 + 1;
+    return half * half * half;
+}
+
+void nbody_mesh_memory(const struct dev *dev, int cells, bool on_host, uint64_t *device, uint64_t *host)
 {
     const uint64_t n = (uint64_t)cells, nodes = n * n * n;
     *device = 4 * nodes * sizeof(float) + ALIGNMENT;
-    *host = (2 * nodes + (uint64_t)dev_threads(dev) * n * n) * sizeof(struct c32) + 2 * n * sizeof(double) +
-            (dev_is_gpu(dev) ? 2 * nodes * sizeof(float) : 0) + sizeof(struct nbody_mesh) + 8 * (uint64_t)ALIGNMENT;
+    *host = 2 * n * sizeof(double) + sizeof(struct nbody_mesh) + 8 * (uint64_t)ALIGNMENT;
+    if (!on_host && nbody_mesh_serves(dev, cells)) {
+        *device += fields_bytes(dev, cells);
+        *host += factor_count(cells) * sizeof(float);
+        return;
+    }
+    *host += (2 * nodes + (uint64_t)dev_threads(dev) * n * n) * sizeof(struct c32) +
+             (dev_is_gpu(dev) ? 2 * nodes * sizeof(float) : 0);
 }
 
-static int allocate(struct nbody_mesh *mesh)
+static int grid_create(struct nbody_mesh *mesh)
+{
+    const size_t n = (size_t)mesh->cells;
+    void *grid = NULL;
+    int rc = dev_alloc(mesh->dev, 4 * n * n * n * sizeof *mesh->grid, &grid);
+    mesh->grid = grid;
+    mesh->damping = malloc(n * sizeof *mesh->damping);
+    mesh->k = malloc(n * sizeof *mesh->k);
+    return rc != 0 || (mesh->damping && mesh->k) ? rc : err_no_memory("a mesh of %d cells an axis", mesh->cells);
+}
+
+/* What transforms on the host need. */
+static int host_create(struct nbody_mesh *mesh)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
-    void *grid = NULL;
-    int rc = dev_alloc(mesh->dev, 4 * nodes * sizeof *mesh->grid, &grid);
-    if (rc != 0)
-        return rc;
-    mesh->grid = grid;
+    const bool direct = dev_direct(mesh->dev, mesh->grid);
+    int rc = 0;
     for (int i = 0; i < 2; i++)
         mesh->work[i] = aligned_alloc(ALIGNMENT, aligned_bytes(nodes * sizeof **mesh->work));
     mesh->slab = aligned_alloc(ALIGNMENT, aligned_bytes((size_t)mesh->threads * n * n * sizeof *mesh->slab));
-    mesh->plain = dev_direct(mesh->dev, grid) ? NULL : malloc(2 * nodes * sizeof *mesh->plain);
-    mesh->damping = malloc(n * sizeof *mesh->damping);
-    mesh->k = malloc(n * sizeof *mesh->k);
-    if (!mesh->work[0] || !mesh->work[1] || !mesh->slab || (!mesh->plain && !dev_direct(mesh->dev, grid)) ||
-        !mesh->damping || !mesh->k)
+    mesh->plain = direct ? NULL : malloc(2 * nodes * sizeof *mesh->plain);
+    if (!mesh->work[0] || !mesh->work[1] || !mesh->slab || (!mesh->plain && !direct))
         return err_no_memory("a mesh of %d cells an axis", mesh->cells);
     for (int sign = 0; sign < 2 && rc == 0; sign++) {
         rc = fft_cpu_create(&mesh->fft[sign][0], mesh->cells, 1, 2 * sign - 1);
@@ -83,7 +108,42 @@ static int allocate(struct nbody_mesh *mesh)
     return rc;
 }
 
-int nbody_mesh_create(struct nbody_mesh **out, struct dev *dev, int cells, double split, double reach)
+/* The transform of the potential of a unit mass, over that of the mass: negative. Units of cells. */
+static double green(const struct nbody_mesh *mesh, double k2, double damping)
+{
+    if (mesh->reach > 0) {
+        const double half = 0.5 * mesh->reach, sine = sin(sqrt(k2) * half);
+        return -8 * KERNEL_PI * (k2 > 0 ? sine * sine / k2 : half * half) * damping;
+    }
+    return k2 > 0 ? -4 * KERNEL_PI / k2 * damping : 0;
+}
+
+/* The same at the waves x, y, z, over the number of nodes. */
+static double green_at(const struct nbody_mesh *mesh, int x, int y, int z)
+{
+    const double kx = mesh->k[x], ky = mesh->k[y], kz = mesh->k[z], n = mesh->cells;
+    return green(mesh, kx * kx + ky * ky + kz * kz, mesh->damping[x] * mesh->damping[y] * mesh->damping[z]) /
+           (n * n * n);
+}
+
+static int device_create(struct nbody_mesh *mesh)
+{
+    const int edge = mesh->cells / 2 + 1;
+    float *factor = malloc(factor_count(mesh->cells) * sizeof *factor);
+    if (!factor)
+        return err_no_memory("a mesh of %d cells an axis", mesh->cells);
+#pragma omp parallel for num_threads(mesh->threads) schedule(static)
+    for (int z = 0; z < edge; z++)
+        for (int y = 0; y < edge; y++)
+            for (int x = 0; x < edge; x++)
+                factor[((size_t)z * (size_t)edge + (size_t)y) * (size_t)edge + (size_t)x] =
+                    (float)green_at(mesh, x, y, z);
+    int rc = fields_create(&mesh->fields, mesh->dev, mesh->cells, factor);
+    free(factor);
+    return rc;
+}
+
+int nbody_mesh_create(struct nbody_mesh **out, struct dev *dev, int cells, double split, double reach, bool on_host)
 {
     struct nbody_mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
@@ -93,7 +153,7 @@ int nbody_mesh_create(struct nbody_mesh **out, struct dev *dev, int cells, doubl
     mesh->threads = dev_threads(dev);
     mesh->split = split;
     mesh->reach = reach;
-    int rc = allocate(mesh);
+    int rc = grid_create(mesh);
     for (int i = 0; i < cells && rc == 0; i++) {
         const int wave = i <= cells / 2 ? i : i - cells;
         const double k = 2 * KERNEL_PI * wave / cells;
@@ -101,6 +161,8 @@ int nbody_mesh_create(struct nbody_mesh **out, struct dev *dev, int cells, doubl
         mesh->k[i] = k;
         mesh->damping[i] = exp(-k * k * split * split) / (window * window);
     }
+    if (rc == 0)
+        rc = !on_host && nbody_mesh_serves(dev, cells) ? device_create(mesh) : host_create(mesh);
     if (rc == 0)
         *out = mesh;
     else
@@ -112,6 +174,7 @@ void nbody_mesh_free(struct nbody_mesh *mesh)
 {
     if (!mesh)
         return;
+    fields_free(mesh->fields);
     for (int i = 0; i < 4; i++)
         fft_cpu_free(mesh->fft[i / 2][i % 2]);
     dev_release(mesh->dev, mesh->grid);
@@ -187,31 +250,19 @@ static int transform(const struct nbody_mesh *mesh, struct c32 *values, int sign
     return pass_rc(pass);
 }
 
-/* The transform of the potential of a unit mass, over that of the mass: negative. Units of cells. */
-static double green(const struct nbody_mesh *mesh, double k2, double damping)
-{
-    if (mesh->reach > 0) {
-        const double half = 0.5 * mesh->reach, sine = sin(sqrt(k2) * half);
-        return -8 * KERNEL_PI * (k2 > 0 ? sine * sine / k2 : half * half) * damping;
-    }
-    return k2 > 0 ? -4 * KERNEL_PI / k2 * damping : 0;
-}
-
 /* masses: the transform of masses. Writes the transform of acceleration x + i y to `pair[0]`, and that of acceleration
  * z + i potential to `pair[1]` (= masses). */
 static int fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, struct c32 *const pair[2],
                      struct pass *pass)
 {
     const int n = mesh->cells, half = n / 2;
-    const double scale = 1.0 / ((double)n * n * n);
 #pragma omp parallel for num_threads(mesh->threads) schedule(dynamic)
     for (int z = 0; z < n; z++)
         for (int y = 0; y < n && !pass_stopped(pass); y++)
             for (int x = 0; x < n; x++) {
                 const size_t at = ((size_t)z * (size_t)n + (size_t)y) * (size_t)n + (size_t)x;
                 const double kx = mesh->k[x], ky = mesh->k[y], kz = mesh->k[z];
-                const double damping = mesh->damping[x] * mesh->damping[y] * mesh->damping[z];
-                const double factor = scale * green(mesh, kx * kx + ky * ky + kz * kz, damping);
+                const double factor = green_at(mesh, x, y, z);
                 const double re = factor * (double)masses[at].re, im = factor * (double)masses[at].im;
                 /* -i k potential; a wave of the highest frequency has no derivative at nodes. */
                 const double dx = x == half ? 0 : kx, dy = y == half ? 0 : ky, dz = z == half ? 0 : kz;
@@ -246,6 +297,22 @@ static int give_fields(const struct nbody_mesh *mesh, const struct c32 *values, 
     return mesh->plain ? dev_upload(mesh->dev, grid, mesh->plain, 2 * nodes * sizeof *grid) : 0;
 }
 
+/* The fields of the masses in the first grid, by transforms on the host. */
+static int host_fields(const struct nbody_mesh *mesh, struct pass *pass)
+{
+    int rc = take_masses(mesh, mesh->work[1]);
+    if (rc == 0)
+        rc = transform(mesh, mesh->work[1], 0, pass);
+    if (rc == 0)
+        rc = fields_of(mesh, mesh->work[1], mesh->work, pass);
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        rc = transform(mesh, mesh->work[i], 1, pass);
+        if (rc == 0)
+            rc = give_fields(mesh, mesh->work[i], 2 * i);
+    }
+    return rc;
+}
+
 /* A listener of sums. */
 static int hear(void *context, size_t done, size_t most)
 {
@@ -268,16 +335,7 @@ int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points
     if (rc == 0)
         rc = range_scatter(points, &window, 1, mass, mesh->grid, &listener);
     if (rc == 0)
-        rc = take_masses(mesh, mesh->work[1]);
-    if (rc == 0)
-        rc = transform(mesh, mesh->work[1], 0, &pass);
-    if (rc == 0)
-        rc = fields_of(mesh, mesh->work[1], mesh->work, &pass);
-    for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = transform(mesh, mesh->work[i], 1, &pass);
-        if (rc == 0)
-            rc = give_fields(mesh, mesh->work[i], 2 * i);
-    }
+        rc = mesh->fields ? fields_run(mesh->fields, mesh->grid) : host_fields(mesh, &pass);
     if (rc == 0)
         rc = range_gather(points, &window, 4, mesh->grid, fields, &listener);
     return rc;

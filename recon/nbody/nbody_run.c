@@ -202,17 +202,44 @@ static int promise(struct running *r)
     return rc;
 }
 
+static int memory_of(const struct running *r, uint64_t *device, uint64_t *host)
+{
+    const struct nbody_bodies *b = &r->outcome->bodies;
+    return nbody_gravity_memory(r->job.dev, &r->plan.setup, b->count, (const double(*)[3])b->at, device, host);
+}
+
+/* Choose where the mesh is transformed beside a GPU. */
+static int transforms_choose(struct running *r)
+{
+    struct nbody_setup *setup = &r->plan.setup;
+    uint64_t device, host;
+    size_t available, total;
+    if (!dev_is_gpu(r->job.dev) || setup->method != NBODY_P3M)
+        return 0;
+    int rc = memory_of(r, &device, &host);
+    if (rc == 0)
+        rc = dev_memory(r->job.dev, &available, &total);
+    const bool serves = nbody_gravity_on_gpu(r->job.dev, setup);
+    if (rc != 0 || (serves && device <= available))
+        return rc;
+    setup->host_transforms = true;
+    kind_job_decide(&r->job, "transforms", "cpu",
+                    serves ? "The GPU has not enough memory for those of the mesh, beside its fields."
+                           : "The GPU has none for meshes of this size.");
+    return 0;
+}
+
 /* Check the memory for gravity before it is allocated. */
 static int memory_promise(struct running *r)
 {
     static const char advice[] = "Use a smaller mesh, or fewer bodies.";
-    const struct nbody_bodies *b = &r->outcome->bodies;
     uint64_t device, host;
     char what[96];
-    int rc = nbody_gravity_memory(r->job.dev, &r->plan.setup, b->count, (const double(*)[3])b->at, &device, &host);
+    int rc = memory_of(r, &device, &host);
     if (rc != 0)
         return rc;
-    snprintf(what, sizeof what, "Gravity of %zu bodies with a mesh of %d cells an axis", b->count, r->plan.setup.mesh);
+    snprintf(what, sizeof what, "Gravity of %zu bodies with a mesh of %d cells an axis", r->outcome->bodies.count,
+             r->plan.setup.mesh);
     if (!dev_is_gpu(r->job.dev))
         return kind_job_memory(&r->job, device + host, what, advice);
     const uint64_t available = host_memory_available();
@@ -281,11 +308,10 @@ static int steps_run(struct running *r, const struct particles *particles)
     if (rc == 0)
         rc = promise(r);
     if (rc == 0)
+        rc = transforms_choose(r);
+    if (rc == 0)
         rc = memory_promise(r);
     r->stage = NBODY_STEP_FORCES;
-    if (rc == 0 && dev_is_gpu(r->job.dev) && r->plan.setup.method == NBODY_P3M)
-        kind_job_decide(&r->job, "transforms", "cpu",
-                        "The GPU spreads to and interpolates from the mesh; the CPU computes its FFTs.");
     if (rc == 0)
         rc = compute(r);
     if (rc == 0)

@@ -18,6 +18,9 @@ RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*
 # Tests read NIfTI back with the reference library.
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti $(if $(filter 1,$(SAN)),-O2)
 
+# Its plain loops are optimized as the engine is, with which they are compared.
+$(BUILD)/obj/tests/bench/bench_sums.o: override CFLAGS += -O3
+
 $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
 # mrirecon-gpu.so calls functions of the program that loads it. The linker omits those that the program itself does not
 # call, unless told otherwise; tests/check_includes checks that no program lacks any.

@@ -59,7 +59,7 @@ static const struct costs cpu_costs = {.direct = {0.75, 0.75},
                                        .tables = 1e7,
                                        .table = 2e4};
 
-static const struct costs gpu_costs = {.direct = {5.3e-4, 3.1e-3},
+static const struct costs gpu_costs = {.direct = {5.1e-4, 4.8e-4},
                                        .near = 3.3e-3,
                                        .atom = 0.8,
                                        .node = 3e-4,
@@ -67,6 +67,9 @@ static const struct costs gpu_costs = {.direct = {5.3e-4, 3.1e-3},
                                        .wave = 9e-3,
                                        .slow = 2.5,
                                        .large = 1,
+                                       .sample = 3.9,
+                                       .tables = 2.4e6,
+                                       .table = 2.3e3,
                                        .begin = 3e5};
 
 /* quick: one that a GPU has kernels for, if there is such a one. */

@@ -537,7 +537,6 @@ static void images_of_a_beginning_outlive_a_stop(void **state)
     }
     assert_int_equal(rc, 0);
     assert_true(stops > 4); /* while the second image was made, too */
-    job.shown = 0;
     job_check(&job, &s, 2);
     stream_end(&s);
 }

@@ -28,7 +28,8 @@ INLINE vec pair_squares(const int dim, const bool rest, const struct pair_place 
 /* The lanes from point j on that are pairs; `self`: the point that is not paired. */
 INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
 {
-    vec_int lanes = lane_number < splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES));
+    vec_int lanes =
+        below_int(lane_number, splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES)));
     if (self - j < PENCIL_LANES)
         lanes &= lane_number != splat_int((int32_t)(self - j));
     return lanes;
@@ -82,7 +83,7 @@ INLINE void pair_vector(const struct pair_loop loop, const struct pair_scaled *l
         const vec unit = splat(1) / load(run->scale + j);
         r2 *= unit * unit;
     }
-    const vec_int lanes = pair_lanes(run, self, j) & (r2 < splat(l->reach2));
+    const vec_int lanes = pair_lanes(run, self, j) & below(r2, splat(l->reach2));
     value = only(value, lanes);
     struct inverse shared = {0};
     if (l->inverse_vectors || l->inverse_scalars)
@@ -194,8 +195,8 @@ INLINE void list_pairs(const int dim, const bool rest, const struct pair_place *
         vec away[3];
         const vec r2 = pair_squares(dim, rest, p, run, j, away);
         const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
-        const unsigned bits = mask_bits(pair_lanes(run, self, j) & (r2 < splat(octaves.limit)));
-        pack(l->place + l->pairs, place & (place > 0), bits);
+        const unsigned bits = mask_bits(pair_lanes(run, self, j) & below(r2, splat(octaves.limit)));
+        pack(l->place + l->pairs, place & below_int(splat_int(0), place), bits);
         pack(l->j + l->pairs, lane_number + splat_int((int32_t)j), bits);
         store((float *)(l->i + l->pairs), (vec)splat_int((int32_t)i));
         l->pairs += __builtin_popcount(bits);

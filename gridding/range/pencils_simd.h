@@ -104,7 +104,7 @@ INLINE void radial_nodes(const struct pencil_law *l, const struct pencil_point *
                 const vec x = (__builtin_convertvector(node, vec) - fraction) * splat(spacing);
                 vec weight = law_at(&law, x * x + splat((float)off), inverse);
                 if (left < PENCIL_LANES)
-                    weight = only(weight, lane_number < splat_int(left));
+                    weight = only(weight, below_int(lane_number, splat_int(left)));
                 use(b, row, weight, channels, p->value, sums);
                 node += splat_int(PENCIL_LANES);
             }
@@ -126,7 +126,8 @@ INLINE struct extent weights(const struct pencil_law *l, const struct scaled *la
     for (int first = e.first; first <= e.last; first += PENCIL_LANES) {
         const vec_int node = lane_number + splat_int(first - (int)base);
         const vec x = (__builtin_convertvector(node, vec) - fraction) * spacing;
-        store(weight + (first - e.first), only(law_at(law, x * x, false), lane_number < splat_int(e.last - first + 1)));
+        store(weight + (first - e.first),
+              only(law_at(law, x * x, false), below_int(lane_number, splat_int(e.last - first + 1))));
     }
     return e;
 }

@@ -234,7 +234,7 @@ INLINE vec radial_row(const struct range_kernel *law, const struct block *b, siz
     vec t = splat(1 - rest) - load(b->along[i]), value = splat(law->c[law->degree][0]);
     for (int d = law->degree - 1; d >= 0; d--)
         value = value * t + splat(law->c[d][0]);
-    return (vec)((vec_int)value & (t > splat(0)));
+    return (vec)((vec_int)value & below(splat(0), t));
 }
 
 /* The radial kernel is not separable: every row has its own weights. */

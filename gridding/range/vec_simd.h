@@ -42,6 +42,54 @@ INLINE vec only(vec v, vec_int mask)
     return (vec)((vec_int)v & mask);
 }
 
+/* Comparisons of lanes: all bits where true. Where registers are shorter than the vector, GCC compiles `a < b` itself
+ * lane by lane. PARTS: op() of parts of BYTES, of a type that they are loaded as. */
+#define PARTS(BYTES, TYPE, OP)                              \
+    vec_int all;                                            \
+    for (int part = 0; part < 64 / (BYTES); part++) {       \
+        TYPE x, y;                                          \
+        memcpy(&x, (const char *)&a + (BYTES)*part, BYTES); \
+        memcpy(&y, (const char *)&b + (BYTES)*part, BYTES); \
+        x = OP;                                             \
+        memcpy((char *)&all + (BYTES)*part, &x, BYTES);     \
+    }                                                       \
+    return all
+
+INLINE vec_int below(vec a, vec b)
+{
+#if defined(__AVX512F__)
+    return a < b;
+#elif defined(__AVX2__)
+    PARTS(32, __m256, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
+#else
+    PARTS(16, __m128, _mm_cmplt_ps(x, y));
+#endif
+}
+
+INLINE vec_int at_most(vec a, vec b)
+{
+#if defined(__AVX512F__)
+    return a <= b;
+#elif defined(__AVX2__)
+    PARTS(32, __m256, _mm256_cmp_ps(x, y, _CMP_LE_OQ));
+#else
+    PARTS(16, __m128, _mm_cmple_ps(x, y));
+#endif
+}
+
+INLINE vec_int below_int(vec_int a, vec_int b)
+{
+#if defined(__AVX512F__)
+    return a < b;
+#elif defined(__AVX2__)
+    PARTS(32, __m256i, _mm256_cmpgt_epi32(y, x));
+#else
+    PARTS(16, __m128i, _mm_cmplt_epi32(x, y));
+#endif
+}
+
+#undef PARTS
+
 /* The sum of a vector's lanes. */
 INLINE double total(vec v)
 {

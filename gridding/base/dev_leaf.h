@@ -67,7 +67,7 @@ struct dev_leaf {
     const struct split_leaf *split;   /* NULL: this device has no sums in two parts */
 };
 
-enum { DEV_LEAF_ABI = 15, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 16, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;

@@ -45,6 +45,17 @@ bool fft_size_known(int n)
     return radices_of_size(n, &plan);
 }
 
+int fft_known_size(int cells)
+{
+    int best = 0;
+#define SIZE(N, R0, R1, R2, R3)                \
+    if (N >= cells && (best == 0 || N < best)) \
+        best = N;
+    FFT_SIZES(SIZE)
+#undef SIZE
+    return best;
+}
+
 /* ---- any size ---- */
 
 /* Not inlined: in a single function the compiler computes the addresses of all radices before it selects one, and runs

@@ -23,6 +23,8 @@ struct fft_plan {
 
 /* Whether kernels were compiled for this size: such passes take half the time. */
 bool fft_size_known(int n);
+/* The smallest such size >= cells; 0: none. */
+int fft_known_size(int cells);
 
 int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n);
 void fft_plan_free(struct fft_plan *plan, struct gpu *gpu);
@@ -37,7 +39,10 @@ struct fft_view {
  * writes all n. In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be
  * NULL), or by full[] if that is set. FFT_FORTH multiplies all n elements it writes by full[] if that is set.
  * FFT_BACK_SLOTS is FFT_BACK along x of a grid in slots: line l of set s are the cells y = first_line + l, z = s.
- * FFT_BACK_BRICKS likewise of grids in bricks: line l of set s are the cells y = l of the set's. */
+ * FFT_BACK_BRICKS likewise of grids in bricks: line l of set s are the cells y = l of the set's.
+ *
+ * If `list` is set, a pass along rows processes line list[l] where it would process line l, for l < lines: others keep
+ * what they hold. */
 enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE, FFT_BACK_SLOTS, FFT_BACK_BRICKS };
 
 struct fft_pass {
@@ -47,6 +52,7 @@ struct fft_pass {
     struct fft_view in_view, out_view;
     int kept;
     int lines, sets;
+    const uint32_t *list; /* device, [lines]; NULL: all. Not for slots and bricks */
     const float *element, *line, *set, *full;
     struct fft_view full_view;
     struct slots slots;   /* FFT_BACK_SLOTS */

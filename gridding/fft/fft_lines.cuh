@@ -30,6 +30,8 @@ static __device__ __forceinline__ struct place place_of(const struct lines_args 
     at.thread = rows ? threadIdx.x % threads : threadIdx.x / lines_per_block;
     size_t line = (size_t)blockIdx.x * lines_per_block + at.line_in_block, set = blockIdx.y;
     at.there = line < (size_t)p.lines;
+    if (rows && p.list && at.there)
+        line = __ldg(p.list + line);
     at.in = p.in + line * p.in_view.line + set * p.in_view.set;
     at.out = line * p.out_view.line + set * p.out_view.set;
     at.full = line * p.full_view.line + set * p.full_view.set;

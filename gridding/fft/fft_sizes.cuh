@@ -87,6 +87,9 @@ static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
     X(1792, 16, 16, 7, 1)  \
     X(1920, 16, 12, 10, 1) \
     X(2048, 16, 16, 8, 1)  \
+    X(2304, 16, 16, 9, 1)  \
+    X(2560, 16, 16, 10, 1) \
+    X(3072, 16, 16, 12, 1) \
     X(4096, 16, 16, 16, 1)
 
 /* Blocks of lines_that_fit(n / smallest radix) lines of n / smallest radix threads, fewer for rows; shared memory: the

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct nufft {
     struct dev *dev;
@@ -163,20 +164,82 @@ static double cost_of(const struct nufft *plan, struct choice *c)
     return seconds;
 }
 
-static struct choice consider(const struct nufft *plan, const struct nufft_params *p, int width, double oversampling)
+/* The size of an axis of at least `cells`. `fast`: one that the device transforms faster than others, if that is not
+ * much longer. */
+static int axis_size(const struct nufft *plan, double cells, bool fast)
+{
+    const int smooth = nufft_smooth_size(cells);
+    const int size = fast && plan->leaf->fast_size ? plan->leaf->fast_size(smooth) : 0;
+    return size != 0 && size <= 1.2 * cells ? size : smooth;
+}
+
+static struct choice sized(const struct nufft *plan, const struct nufft_params *p, int width, double oversampling,
+                           bool fast)
 {
     struct choice c = {.shape = plan->shape};
     c.shape.width = width;
     /* Rounding sizes up only increases the oversampling. */
     for (int d = 0; d < 3; d++) {
         double cells = p->n[d] * oversampling;
-        c.shape.grid[d] = d < p->dim ? nufft_smooth_size(cells > width ? cells : width) : 1;
+        c.shape.grid[d] = d < p->dim ? axis_size(plan, cells > width ? cells : width, fast) : 1;
     }
-    c.oversampling = nufft_oversampling(&c.shape);
-    c.shape.beta = kernel_beta(width, c.oversampling);
-    c.shape.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
-    c.shape.corner_aliasing = corner_aliasing(&c.shape, plan->crowded);
     return c;
+}
+
+/* Whether the grid is one of the `count` before; adds it to them. */
+static bool grid_known(const struct nufft_shape *shape, int (*grids)[3], int count)
+{
+    memcpy(grids[count], shape->grid, sizeof *grids);
+    for (int i = 0; i < count; i++)
+        if (memcmp(grids[i], shape->grid, sizeof *grids) == 0)
+            return true;
+    return false;
+}
+
+/* The kernel for a width and grid. */
+static void consider(const struct nufft *plan, const struct nufft_params *p, struct choice *c)
+{
+    c->oversampling = nufft_oversampling(&c->shape);
+    c->shape.beta = kernel_beta(c->shape.width, c->oversampling);
+    c->shape.aliasing = kernel_aliasing(p->dim, c->shape.width, c->oversampling, p->kernel == NUFFT_RADIAL);
+    c->shape.corner_aliasing = corner_aliasing(&c->shape, plan->crowded);
+}
+
+enum { RATIOS_MOST = 64 };
+
+/* The oversamplings that are tried, at least the given one. */
+struct ratios {
+    int count;
+    double ratio[RATIOS_MOST];
+    bool fast[RATIOS_MOST]; /* the sizes of axes are of the device's fast ones */
+};
+
+static void add_ratio(struct ratios *to, double ratio, bool fast)
+{
+    if (to->count == RATIOS_MOST)
+        return;
+    to->ratio[to->count] = ratio;
+    to->fast[to->count++] = fast;
+}
+
+/* If none is given: some, and those that lead to sizes of the longest axis which the device transforms faster. */
+static void ratios_make(const struct nufft *plan, const struct nufft_params *p, double least, struct ratios *to)
+{
+    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    int longest = p->n[0];
+    to->count = 0;
+    if (p->oversampling != 0) {
+        add_ratio(to, fmax(p->oversampling, least), false);
+        return;
+    }
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        if (tried[i] >= least)
+            add_ratio(to, tried[i], false);
+    for (int d = 1; d < p->dim; d++)
+        longest = p->n[d] > longest ? p->n[d] : longest;
+    int size = plan->leaf->fast_size ? plan->leaf->fast_size((int)ceil(longest * fmax(least, tried[0]))) : 0;
+    for (; size != 0 && size <= KERNEL_MAX_OVERSAMPLING * longest; size = plan->leaf->fast_size(size + 1))
+        add_ratio(to, (double)size / longest, true);
 }
 
 /* The fastest kernel and grid that meet the tolerance. If float32 cannot, the most accurate of those whose aliasing
@@ -184,18 +247,19 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
  * aliasing. If width and oversampling are both given, they are used whatever their error. */
 static void choose(struct nufft *plan, const struct nufft_params *p)
 {
-    /* 5/3, 16/9 and 15/8 lead to sizes for which a GPU's FFT passes are compiled, for usual matrices. */
-    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
     const bool fixed = p->width != 0 && p->oversampling != 0;
     const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
     struct choice cheapest = {.error = INFINITY}, exact = cheapest, plain = {.shape.aliasing = INFINITY};
+    struct ratios ratios;
+    int grids[RATIOS_MOST][3];
     double least_cost = INFINITY;
+    ratios_make(plan, p, least, &ratios);
     for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
-        for (size_t i = 0; i < (p->oversampling != 0 ? 1 : sizeof tried / sizeof *tried); i++) {
-            double oversampling = p->oversampling != 0 ? fmax(p->oversampling, least) : tried[i];
-            if (oversampling < least)
+        for (int i = 0; i < ratios.count; i++) {
+            struct choice c = sized(plan, p, width, ratios.ratio[i], ratios.fast[i]);
+            if (grid_known(&c.shape, grids, i))
                 continue;
-            struct choice c = consider(plan, p, width, oversampling);
+            consider(plan, p, &c);
             plain = c.shape.aliasing < plain.shape.aliasing ? c : plain;
             if (!fixed && c.shape.aliasing > p->tolerance)
                 continue;

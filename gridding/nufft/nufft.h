@@ -10,8 +10,8 @@
  * doi:10.1109/TMI.2005.848376) over compact bins (gridding/range/range.h), inverse FFT, crop, deapodisation.
  *
  * Samples, images and sums are float32: below a tolerance of about 5e-6 rounding dominates, whatever the kernel;
- * nufft_info.expected_error includes it. A GPU flushes contributions to a cell below 1e-38 to zero: data that are all
- * below 1e-30 have a larger error.
+ * nufft_info.expected_error includes it. The scale of data and images, from 2^-122 to 2^98, does not change a
+ * transform's relative error, except below 2^-112 that of a GPU's 2-D forward transform in plans of 4 or more.
  *
  * All data pointers are memory of the plan's device (dev_alloc), unless marked "host". A plan is used by one thread at
  * a time; several plans may share a device from the same thread. Same device, same input: the same bits, for any number

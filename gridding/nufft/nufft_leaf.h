@@ -79,6 +79,9 @@ struct nufft_leaf {
      * docs/notebook/gpu-choices.md), and the expected relative l2 error of the image, including aliasing. */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 
+    /* The smallest grid size >= cells of those that its FFT transforms fastest; 0: none. NULL: there are no such. */
+    int (*fast_size)(int cells);
+
     /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and create everything
      * that transforms need. */
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);

@@ -222,7 +222,39 @@ template <bool SPLIT> static __device__ __forceinline__ four_halves<SPLIT> repea
     return r;
 }
 
-/* Sums of samples g and g + 8 over x and the planes [from, to): a lane's y are 4 j + t. */
+/* Add plane z. LOW: with the products of which one factor is a low half. */
+template <bool SPLIT, int ROWS, bool LOW>
+static __device__ __forceinline__ void add_plane(const struct gather_cells<SPLIT, ROWS> &cells,
+                                                 const struct gather_weights<SPLIT> &weights,
+                                                 const four_halves<SPLIT> (&x)[2], int z, float (&sum)[ROWS][4])
+{
+    const int lane = threadIdx.x & 31, g = lane >> 2;
+    union {
+        __half2 half[4];
+        uint4 bits;
+    } high, low = {};
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        const four_halves<SPLIT> wz = repeated<SPLIT>(weights.z[z][g + 8 * row]);
+        multiply<SPLIT>(x[row], wz, 0, &high.half[row], &low.half[row]);
+        multiply<SPLIT>(x[row], wz, 1, &high.half[row + 2], &low.half[row + 2]);
+    }
+#pragma unroll
+    for (int j = 0; j < ROWS; j++) {
+        const four_halves<SPLIT> cell = cells.quad[z][j][lane];
+        const __half2 h[2] = {cell.high(0), cell.high(1)};
+        if constexpr (LOW) {
+            const __half2 l[2] = {cell.low(0), cell.low(1)};
+            mma_half(sum[j], low.bits, h);
+            mma_half(sum[j], high.bits, l);
+        }
+        mma_half(sum[j], high.bits, h);
+    }
+}
+
+/* Sums of samples g and g + 8 over x and the planes [from, to): a lane's y are 4 j + t. The first and the last plane
+ * are each the first or last of every sample that reaches them, where the kernel is below a hundredth (W = 7) to a
+ * tenth (W = 5) of its peak: there, as in the adjoint (brick16_sums.cuh), products with a low half are left out. */
 template <bool SPLIT, int ROWS>
 static __device__ __forceinline__ void sum_planes(const struct gather_cells<SPLIT, ROWS> &cells,
                                                   const struct gather_weights<SPLIT> &weights, int from, int to,
@@ -233,30 +265,13 @@ static __device__ __forceinline__ void sum_planes(const struct gather_cells<SPLI
 #pragma unroll
     for (int j = 0; j < ROWS; j++)
         sum[j][0] = sum[j][1] = sum[j][2] = sum[j][3] = 0.f;
-#pragma unroll 2
-    for (int z = from; z < to; z++) {
-        union {
-            __half2 half[4];
-            uint4 bits;
-        } high, low = {};
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            const four_halves<SPLIT> wz = repeated<SPLIT>(weights.z[z][g + 8 * row]);
-            multiply<SPLIT>(x[row], wz, 0, &high.half[row], &low.half[row]);
-            multiply<SPLIT>(x[row], wz, 1, &high.half[row + 2], &low.half[row + 2]);
-        }
-#pragma unroll
-        for (int j = 0; j < ROWS; j++) {
-            const four_halves<SPLIT> cell = cells.quad[z][j][lane];
-            const __half2 h[2] = {cell.high(0), cell.high(1)};
-            if constexpr (SPLIT) {
-                const __half2 l[2] = {cell.low(0), cell.low(1)};
-                mma_half(sum[j], low.bits, h);
-                mma_half(sum[j], high.bits, l);
-            }
-            mma_half(sum[j], high.bits, h);
-        }
+    if constexpr (SPLIT) {
+        add_plane<SPLIT, ROWS, false>(cells, weights, x, from++, sum);
+        add_plane<SPLIT, ROWS, false>(cells, weights, x, --to, sum);
     }
+#pragma unroll 2
+    for (int z = from; z < to; z++)
+        add_plane<SPLIT, ROWS, SPLIT>(cells, weights, x, z, sum);
 }
 
 /* The remaining sum over y. Lane t = 0 of four gets sample g, lane 1 sample g + 8. */

@@ -47,7 +47,7 @@ static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int
     squares[pixel] = s;
 }
 
-/* Pass d over grids with rows of `row`, in place. */
+/* Pass d over grids with rows of `row`, in place. With plan->lines, the pass along x has a set for each transform. */
 static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
@@ -61,6 +61,12 @@ static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transf
     pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2] * transforms;
     if (d == dim - 1)
         image_factors(plan, &pass);
+    if (d == 0 && plan->lines) {
+        pass.list = plan->lines;
+        pass.lines = plan->line_count;
+        pass.sets = transforms;
+        pass.in_view.set = pass.out_view.set = plan->cells;
+    }
     return pass;
 }
 

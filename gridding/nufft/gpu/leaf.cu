@@ -146,6 +146,17 @@ static int leaf_finish(void *state, struct nufft_times *times)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    nufft_gpu_cost, nufft_gpu_create,     nufft_gpu_destroy, nufft_gpu_describe, nufft_gpu_bins, nufft_gpu_set_weights,
-    leaf_adjoint,   leaf_adjoint_squares, leaf_finish,       leaf_forward,       leaf_convolve,  NULL,
+    nufft_gpu_cost,
+    fft_known_size,
+    nufft_gpu_create,
+    nufft_gpu_destroy,
+    nufft_gpu_describe,
+    nufft_gpu_bins,
+    nufft_gpu_set_weights,
+    leaf_adjoint,
+    leaf_adjoint_squares,
+    leaf_finish,
+    leaf_forward,
+    leaf_convolve,
+    NULL,
 };

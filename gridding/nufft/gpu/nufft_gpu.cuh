@@ -192,6 +192,8 @@ struct nufft_gpu {
     uint32_t *largest;         /* brick16: [group], the largest |real| or |imaginary| part in plan->sorted, as bits */
     uint32_t *done;            /* brick16: [group][bins.count], as bins.done */
     struct fft_plan fft[3];    /* axes of one size share twiddles */
+    uint32_t *lines;           /* 3-D: the grid's lines z grid[1] + y along x that samples reach; NULL: all (lines.cu) */
+    int line_count;
     struct nufft_gpu_overflow *overflow; /* NULL: no sample overflows */
     int threads;                         /* of the CPU */
     struct nufft_clock clock;
@@ -298,6 +300,12 @@ struct range_axis nufft_gpu_brick16_axis(int cells, int width);
 
 /* Sum the partial tiles of every heavy bin that has more than `few` into its first, for each of the transforms. */
 int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few);
+
+/* ---- lines (lines.cu) ---- */
+
+/* Set plan->lines, from plan->bins. The FFT's pass along x leaves out the other lines: back they are zero, and forth no
+ * sample reads them. */
+int nufft_gpu_lines_make(struct nufft_gpu *plan);
 
 /* ---- grid and image (image.cu) ---- */
 

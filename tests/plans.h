@@ -1,9 +1,11 @@
-/* plans.h: random NUFFT plans on any device, and the error of their images against double sums, for any positions and
- * values of samples and any scale of both. Included by one source file of a program. */
+/* plans.h: random NUFFT plans on any device, and the errors of their adjoint and forward transforms against double
+ * sums, for any number of transforms, positions and values of samples, and any scale. Included by one source file of a
+ * program. */
 #ifndef MRIRECON_TEST_PLANS_H
 #define MRIRECON_TEST_PLANS_H
 
 #include "gridding/nufft/nufft.h"
+#include "gridding/range/kernel.h"
 #include "tests/random.h"
 
 #include <complex.h>
@@ -20,14 +22,19 @@ static void *plan_memory(size_t count, size_t bytes)
     return memory;
 }
 
+enum { ADJOINT, FORWARD, WAYS };
+static const char *const way_name[WAYS] = {"adjoint", "forward"};
+
 /* CELL to POINT: all samples in one cell, around the edge or a corner of k-space, at one point; MIXED: half of them. */
 enum place { CELL, EDGE, CORNER, POINT, MIXED, UNIFORM, SPOKES, PLACES };
+/* Of samples. The image of a forward transform: random, constant, one pixel in the corner or in the centre. */
 enum values { RANDOM, ONE_SIGN, CORNER_PIXEL, CENTRE_PIXEL, VALUES };
 
 struct plan_case {
-    int dim, n[3], width;
+    int dim, n[3], width, batch, checked; /* checked: the transform whose error is computed */
     enum nufft_kernel kernel;
-    enum nufft_method method;              /* 0: chosen by the plan */
+    enum nufft_method method; /* 0: chosen by the plan, for the purpose */
+    enum nufft_purpose purpose;
     double oversampling, tolerance, scale; /* scale: of the data */
     size_t samples;
     enum place place;
@@ -42,6 +49,7 @@ static const char *const values_name[] = {"random", "one sign", "corner pixel", 
 static struct plan_case case_make(uint64_t seed, double most_samples, double least_scale)
 {
     const double scales[] = {1, 1, least_scale, 1e30};
+    static const int batches[] = {1, 2, 4, 8, 17};
     struct plan_case c = {.seed = seed, .n = {1, 1, 1}};
     c.dim = 2 + (int)(splitmix(seed) % 2);
     c.kernel = splitmix(seed + 1) % 5 == 0 ? NUFFT_RADIAL : NUFFT_SEPARABLE;
@@ -59,6 +67,9 @@ static struct plan_case case_make(uint64_t seed, double most_samples, double lea
     c.samples = (size_t)(100 * pow(most_samples / 100, uniform(seed + 10)));
     c.place = (enum place)(splitmix(seed + 11) % PLACES);
     c.values = (enum values)(splitmix(seed + 12) % VALUES);
+    c.batch = batches[splitmix(seed + 18) % (sizeof batches / sizeof *batches)];
+    c.checked = (int)(splitmix(seed + 19) % (uint64_t)c.batch);
+    c.purpose = (enum nufft_purpose)(splitmix(seed + 20) % (NUFFT_FOR_BOTH + 1));
     return c;
 }
 
@@ -85,7 +96,13 @@ static double place_of(const struct plan_case *c, size_t m, int d)
     }
 }
 
-static struct c32 value_of(const struct plan_case *c, const float *k, size_t m)
+static struct c32 random_value(uint64_t seed, double scale)
+{
+    return (struct c32){(float)(scale * (uniform(seed) - 0.5)), (float)(scale * (uniform(seed + 1) - 0.5))};
+}
+
+/* Sample m of a transform. */
+static struct c32 value_of(const struct plan_case *c, const float *k, int transform, size_t m)
 {
     double turns = 0;
     switch (c->values) {
@@ -98,14 +115,43 @@ static struct c32 value_of(const struct plan_case *c, const float *k, size_t m)
     case CENTRE_PIXEL:
         return (struct c32){(float)c->scale, 0};
     default:
-        return (struct c32){(float)(c->scale * (uniform(c->seed + 5000000 + 2 * m) - 0.5)),
-                            (float)(c->scale * (uniform(c->seed + 5000001 + 2 * m) - 0.5))};
+        return random_value(c->seed + 5000000 + 2 * ((size_t)transform * c->samples + m), c->scale);
+    }
+}
+
+static size_t pixels_of(const struct plan_case *c)
+{
+    return (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
+}
+
+/* Of the forward transform's images: a GPU's forward transform of several 2-D images keeps less of smaller ones
+ * (nufft.h), which test_scales() of test_gpu_plans looks at. */
+static double image_scale(const struct plan_case *c)
+{
+    return fmax(c->scale, 1e-33);
+}
+
+/* A pixel of a transform's image. */
+static struct c32 pixel_of(const struct plan_case *c, int transform, size_t pixel)
+{
+    const double scale = image_scale(c);
+    const size_t centre =
+        ((size_t)(c->n[2] / 2) * (size_t)c->n[1] + (size_t)(c->n[1] / 2)) * (size_t)c->n[0] + (size_t)(c->n[0] / 2);
+    switch (c->values) {
+    case ONE_SIGN:
+        return (struct c32){(float)(0.6 * scale), (float)(0.37 * scale)};
+    case CORNER_PIXEL:
+        return (struct c32){pixel == 0 ? (float)scale : 0, 0};
+    case CENTRE_PIXEL:
+        return (struct c32){pixel == centre ? (float)scale : 0, 0};
+    default:
+        return random_value(c->seed + 9000000 + 2 * ((size_t)transform * pixels_of(c) + pixel), scale);
     }
 }
 
 /* ---- double sums ---- */
 
-enum { LINES_MOST = 24 };
+enum { LINES_MOST = 24, AXIS_MOST = 64 };
 
 /* The pixels of an axis that are compared: all if there are few, else some from edge to edge. */
 static int lines_of(const struct plan_case *c, int d, int *line)
@@ -168,60 +214,142 @@ static double adjoint_error(const struct plan_case *c, const float *k, const str
     return sqrt(off / fmax(all, (double)pixels * energy));
 }
 
+/* The forward transform at sample m, of an image scaled to 1. */
+static double complex sum_sample(const struct plan_case *c, const float *k, const struct c32 *image, double scale)
+{
+    double complex axis[3][AXIS_MOST] = {{1}, {1}, {1}}, sum = 0;
+    for (int d = 0; d < c->dim; d++)
+        for (int i = 0; i < c->n[d]; i++)
+            axis[d][i] = turn(-(double)k[d] * (i - c->n[d] / 2));
+    for (int z = 0; z < c->n[2]; z++)
+        for (int y = 0; y < c->n[1]; y++) {
+            double re = 0, im = 0;
+            for (int x = 0; x < c->n[0]; x++, image++) {
+                re += image->re / scale * creal(axis[0][x]) - image->im / scale * cimag(axis[0][x]);
+                im += image->re / scale * cimag(axis[0][x]) + image->im / scale * creal(axis[0][x]);
+            }
+            sum += (re + I * im) * (axis[2][z] * axis[1][y]);
+        }
+    return sum;
+}
+
+/* At samples chosen at random; relative to them, or likewise to their expected size. */
+static double forward_error(const struct plan_case *c, const float *k, const struct c32 *image, const struct c32 *data)
+{
+    enum { CHECKED = 500 };
+    const double scale = image_scale(c);
+    double off = 0, all = 0, energy = 0;
+    for (size_t p = 0; p < pixels_of(c); p++)
+        energy += pow((double)image[p].re / scale, 2) + pow((double)image[p].im / scale, 2);
+    for (int i = 0; i < CHECKED; i++) {
+        const size_t m = splitmix(c->seed + 700 + (uint64_t)i) % c->samples;
+        const double complex sum = sum_sample(c, k + m * (size_t)c->dim, image, scale);
+        off += pow((double)data[m].re / scale - creal(sum), 2) + pow((double)data[m].im / scale - cimag(sum), 2);
+        all += pow(creal(sum), 2) + pow(cimag(sum), 2);
+    }
+    return sqrt(off / fmax(all, CHECKED * energy));
+}
+
+/* By how much more than in the mean over an image deapodisation amplifies an error in its corner, in amplitude. */
+static double corner_gain(const struct plan_case *c, const struct nufft_info *info)
+{
+    enum { STEPS = 16 };
+    double gain = 1;
+    for (int d = 0; d < c->dim && c->kernel == NUFFT_SEPARABLE; d++) {
+        double mean = 0;
+        for (int i = 0; i < STEPS; i++)
+            mean +=
+                pow(kernel_transform(info->width, info->beta, 0.5 * c->n[d] * (i + 0.5) / STEPS / info->grid[d]), -2);
+        gain /= kernel_transform(info->width, info->beta, (double)(c->n[d] / 2) / info->grid[d]) * sqrt(mean / STEPS);
+    }
+    return fmax(gain, 1);
+}
+
+/* The factor by which a forward transform's error may exceed the estimate, which is its root mean square over positions
+ * of samples and over an image's pixels. Samples in one place share one random error, which exceeds three times that
+ * with a probability of exp(-9). An image that is one pixel in the corner has all of its aliasing there, of which the
+ * estimate takes half, and its rounding errors are amplified as there. */
+static double forward_excess(const struct plan_case *c, const struct nufft_info *info)
+{
+    const double place = c->place == UNIFORM || c->place == SPOKES ? 1 : 3;
+    return place * (c->values == CORNER_PIXEL ? M_SQRT2 * corner_gain(c, info) : 1);
+}
+
 /* ---- plans ---- */
 
-/* Make the plan and its image; returns the plan's properties and the image's error. On failure err_last() says why. */
-static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_info *info, double *error)
+/* One way of a plan: values[batch][in] to results[batch][out], on the host. */
+static int plan_run(struct dev *dev, struct nufft *plan, int way, int batch, const struct c32 *values, size_t in,
+                    struct c32 *results, size_t out)
 {
-    const size_t pixels = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
-    float *k = plan_memory(c->samples * (size_t)c->dim, sizeof *k);
-    struct c32 *data = plan_memory(c->samples, sizeof *data), *image = plan_memory(pixels, sizeof *image);
-    for (size_t m = 0; m < c->samples; m++) {
-        for (int d = 0; d < c->dim; d++)
-            k[m * (size_t)c->dim + (size_t)d] = (float)place_of(c, m, d);
-        data[m] = value_of(c, k, m);
-    }
+    void *from = NULL, *to = NULL;
+    int rc = dev_alloc(dev, (size_t)batch * in * sizeof *values, &from);
+    if (!rc)
+        rc = dev_alloc(dev, (size_t)batch * out * sizeof *results, &to);
+    if (!rc)
+        rc = dev_upload(dev, from, values, (size_t)batch * in * sizeof *values);
+    if (!rc)
+        rc = way == FORWARD ? nufft_forward(plan, batch, from, to) : nufft_adjoint(plan, batch, from, to);
+    if (!rc)
+        rc = dev_download(dev, results, to, (size_t)batch * out * sizeof *results);
+    dev_release(dev, from);
+    dev_release(dev, to);
+    return rc;
+}
+
+static int plan_make(struct nufft **plan, struct dev *dev, const struct plan_case *c, const float *k)
+{
     const struct nufft_params params = {.dim = c->dim,
                                         .n = {c->n[0], c->n[1], c->n[2]},
                                         .tolerance = c->tolerance,
                                         .kernel = c->kernel,
                                         .width = c->width,
                                         .oversampling = c->oversampling,
-                                        .batch = 1,
-                                        .method = c->method};
+                                        .batch = c->batch,
+                                        .method = c->method,
+                                        .purpose = c->purpose};
+    return nufft_create(plan, dev, &params, c->samples, k);
+}
+
+/* Make the plan and both transforms; returns the plan's properties and the transforms' errors. On failure err_last()
+ * says why. */
+static int plan_try(struct dev *dev, const struct plan_case *c, struct nufft_info *info, double error[WAYS])
+{
+    const size_t pixels = pixels_of(c), batch = (size_t)c->batch, samples = c->samples, t = (size_t)c->checked;
+    float *k = plan_memory(samples * (size_t)c->dim, sizeof *k);
+    struct c32 *data = plan_memory(batch * samples, sizeof *data), *image = plan_memory(batch * pixels, sizeof *image);
+    struct c32 *to_data = plan_memory(batch * samples, sizeof *data);
+    struct c32 *to_image = plan_memory(batch * pixels, sizeof *image);
     struct nufft *plan = NULL;
-    void *device_data = NULL, *device_image = NULL;
-    int rc = nufft_create(&plan, dev, &params, c->samples, k);
+    for (size_t i = 0; i < samples * (size_t)c->dim; i++)
+        k[i] = (float)place_of(c, i / (size_t)c->dim, (int)(i % (size_t)c->dim));
+    for (size_t i = 0; i < batch * samples; i++)
+        data[i] = value_of(c, k, (int)(i / samples), i % samples);
+    for (size_t i = 0; i < batch * pixels; i++)
+        image[i] = pixel_of(c, (int)(i / pixels), i % pixels);
+    int rc = plan_make(&plan, dev, c, k);
     if (!rc)
-        rc = dev_alloc(dev, c->samples * sizeof *data, &device_data);
+        rc = plan_run(dev, plan, ADJOINT, c->batch, data, samples, to_image, pixels);
     if (!rc)
-        rc = dev_alloc(dev, pixels * sizeof *image, &device_image);
-    if (!rc)
-        rc = dev_upload(dev, device_data, data, c->samples * sizeof *data);
-    if (!rc)
-        rc = nufft_adjoint(plan, 1, device_data, device_image);
-    if (!rc)
-        rc = dev_download(dev, image, device_image, pixels * sizeof *image);
+        rc = plan_run(dev, plan, FORWARD, c->batch, image, pixels, to_data, samples);
     if (!rc) {
         nufft_describe(plan, info);
-        *error = adjoint_error(c, k, data, image);
+        error[ADJOINT] = adjoint_error(c, k, data + t * samples, to_image + t * pixels);
+        error[FORWARD] = forward_error(c, k, image + t * pixels, to_data + t * samples);
     }
     nufft_free(plan);
-    dev_release(dev, device_data);
-    dev_release(dev, device_image);
-    free(k);
-    free(data);
-    free(image);
+    void *held[] = {k, data, image, to_data, to_image};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        free(held[i]);
     return rc;
 }
 
 /* Print a line: `what`, the error divided by the estimate, and the plan. */
-static void plan_tell(const char *what, const struct plan_case *c, const struct nufft_info *info, double error)
+static void plan_tell(const char *what, const struct plan_case *c, const struct nufft_info *info, int way, double error)
 {
-    printf("# %s%.3f of the estimate: error %.3g, %d-D, %d x %d x %d on %d x %d x %d, %s, %d products, %s, width "
-           "%d, oversampling %.3f, tolerance %.1g, %s, %s, %zu samples, scale %g\n",
-           what, error / info->expected_error, error, c->dim, c->n[0], c->n[1], c->n[2], info->grid[0], info->grid[1],
-           info->grid[2], nufft_method_name(info->method), info->products,
+    printf("# %s%.3f of the estimate: %s, error %.3g, %d transforms, %d-D, %d x %d x %d on %d x %d x %d, %s, %d "
+           "products, %s, width %d, oversampling %.3f, tolerance %.1g, %s, %s, %zu samples, scale %g\n",
+           what, error / info->expected_error, way_name[way], error, c->batch, c->dim, c->n[0], c->n[1], c->n[2],
+           info->grid[0], info->grid[1], info->grid[2], nufft_method_name(info->method), info->products,
            c->kernel == NUFFT_RADIAL ? "radial" : "separable", info->width, info->oversampling, c->tolerance,
            place_name[c->place], values_name[c->values], c->samples, c->scale);
 }
@@ -233,137 +361,17 @@ static int ratio_compare(const void *a, const void *b)
 }
 
 /* The distribution of error over estimate, printed so that an estimate that is far too large is noticed. */
-static void ratios_tell(double *ratio, int plans)
+static void ratios_tell(int way, double *ratio, int plans)
 {
     static const double part[] = {0.05, 0.25, 0.5, 0.75, 0.95};
     qsort(ratio, (size_t)plans, sizeof *ratio, ratio_compare);
-    printf("# error divided by its estimate:");
+    printf("# %s, error divided by its estimate:", way_name[way]);
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         printf("%s %.0f %% of plans below %.3f", i ? "," : "", 100 * part[i], ratio[(int)(part[i] * (plans - 1))]);
     printf("\n");
 }
 
-/* ---- scales ---- */
-
-/* Transforms of one plan whose data, and then images, are those of the first times a power of two. Values are multiples
- * of 2^VALUE_LEAST, so that they, times the smallest power, are float32 numbers. */
-struct scales_case {
-    int dim, width, batch;
-    enum nufft_method method;
-    double tolerance;
-    int least; /* the smallest power of the images; that of data is SCALE_LEAST */
-};
-enum { SCALE_LEAST = -122, SCALE_MOST = 98, VALUE_LEAST = -20 };
-
-static float coarse(double value)
-{
-    return (float)ldexp(rint(ldexp(value, -VALUE_LEAST)), VALUE_LEAST);
-}
-
-static float scale_of(const struct scales_case *c, bool forward, int transform)
-{
-    const int power[] = {0, forward ? c->least : SCALE_LEAST, SCALE_MOST};
-    return ldexpf(1, c->batch == 1 ? power[1] : power[transform % 3]);
-}
-
-/* The largest difference between a transform and the first, apart from their scales, relative to the largest value. */
-static double apart(const struct c32 *one, float scale, const struct c32 *exact, size_t count)
-{
-    double off = 0, most = 0;
-    for (size_t i = 0; i < count; i++) {
-        const double re = (double)one[i].re / scale, im = (double)one[i].im / scale;
-        const double difference = hypot(re - exact[i].re, im - exact[i].im);
-        off = difference <= off ? off : difference; /* also if it is not a number */
-        most = fmax(most, hypot(exact[i].re, exact[i].im));
-    }
-    return off / most;
-}
-
-/* One direction of a plan: values[batch][in] to results[batch][out], on the host. */
-static int scales_run(struct dev *dev, struct nufft *plan, bool forward, int batch, const struct c32 *values, size_t in,
-                      struct c32 *results, size_t out)
-{
-    void *from = NULL, *to = NULL;
-    int rc = dev_alloc(dev, (size_t)batch * in * sizeof *values, &from);
-    if (!rc)
-        rc = dev_alloc(dev, (size_t)batch * out * sizeof *results, &to);
-    if (!rc)
-        rc = dev_upload(dev, from, values, (size_t)batch * in * sizeof *values);
-    if (!rc)
-        rc = forward ? nufft_forward(plan, batch, from, to) : nufft_adjoint(plan, batch, from, to);
-    if (!rc)
-        rc = dev_download(dev, results, to, (size_t)batch * out * sizeof *results);
-    dev_release(dev, from);
-    dev_release(dev, to);
-    return rc;
-}
-
-/* The largest differences between transforms: worst[0] of the adjoint, worst[1] of the forward transform. */
-static int scales_differ(struct dev *dev, struct nufft *plan, const struct scales_case *c, size_t samples,
-                         size_t pixels, double worst[2])
-{
-    int rc = 0;
-    worst[0] = worst[1] = 0;
-    for (int forward = 0; !rc && forward < 2; forward++) {
-        const size_t in = forward ? pixels : samples, out = forward ? samples : pixels, all = (size_t)c->batch;
-        struct c32 *exact = plan_memory(in, sizeof *exact), *values = plan_memory(all * in, sizeof *values);
-        struct c32 *wanted = plan_memory(out, sizeof *wanted), *results = plan_memory(all * out, sizeof *results);
-        for (size_t i = 0; i < in; i++)
-            exact[i] = (struct c32){coarse(uniform(2 * i) - 0.4), coarse(uniform(2 * i + 1) - 0.5)};
-        for (size_t i = 0; i < all * in; i++) {
-            const float scale = scale_of(c, forward, (int)(i / in));
-            values[i] = (struct c32){exact[i % in].re * scale, exact[i % in].im * scale};
-        }
-        rc = scales_run(dev, plan, forward, 1, exact, in, wanted, out);
-        if (!rc)
-            rc = scales_run(dev, plan, forward, c->batch, values, in, results, out);
-        for (int t = 0; !rc && t < c->batch; t++) {
-            const double off = apart(results + (size_t)t * out, scale_of(c, forward, t), wanted, out);
-            worst[forward] = off <= worst[forward] ? worst[forward] : off;
-        }
-        free(exact);
-        free(values);
-        free(wanted);
-        free(results);
-    }
-    return rc;
-}
-
-/* Make a plan and compare its transforms. On failure err_last() says why. */
-static int scales_try(struct dev *dev, const struct scales_case *c, struct nufft_info *info, double worst[2])
-{
-    const size_t samples = 9000, dim = (size_t)c->dim;
-    const struct nufft_params params = {.dim = c->dim,
-                                        .n = {c->dim == 2 ? 40 : 18, c->dim == 2 ? 44 : 20, c->dim == 2 ? 1 : 17},
-                                        .tolerance = c->tolerance,
-                                        .width = c->width,
-                                        .oversampling = 2,
-                                        .batch = c->batch,
-                                        .method = c->method};
-    float *k = plan_memory(samples * dim, sizeof *k);
-    for (size_t i = 0; i < samples * dim; i++)
-        k[i] = (float)((uniform(77 + i) - 0.5) * (i / dim % 3 ? 0.1 : 1));
-    struct nufft *plan = NULL;
-    int rc = nufft_create(&plan, dev, &params, samples, k);
-    if (!rc) {
-        nufft_describe(plan, info);
-        rc = scales_differ(dev, plan, c, samples, (size_t)params.n[0] * (size_t)params.n[1] * (size_t)params.n[2],
-                           worst);
-    }
-    nufft_free(plan);
-    free(k);
-    return rc;
-}
-
-/* Scaling by a power of two is exact, but for what is below float32's normal numbers: 2^-149 of 2^-122, in as many sums
- * as an FFT has. */
-#define SCALES_APART 2e-6
-
-/* The forward transform may lose these last bits before it rounds the grid to halves, and a value midway between two
- * halves is then rounded to the other one, 2^-10 of it away. The middle cell has less than half of a kernel's weight on
- * each of three axes, so that it has less than an eighth of a sample's sum. The loss is an eighth of the tolerance of
- * 1e-3 for which single halves are chosen. */
-#define HALVES_APART 0x1p-13
+/* ---- many plans ---- */
 
 struct plan_search {
     int plans;
@@ -372,35 +380,49 @@ struct plan_search {
     bool all; /* print every plan, else those that exceed their estimate and the worst */
 };
 
-/* Try random plans from a seed on; returns how many exceed their estimate, or -1 if one could not be made. */
-static int plans_try(struct dev *dev, const struct plan_search *search, double *worst)
+/* The plan with the largest ratio of one way. */
+struct plan_worst {
+    double ratio, error;
+    struct plan_case c;
+    struct nufft_info info;
+};
+
+/* Try random plans from a seed on; returns how many exceed their estimate, or -1 if one could not be made. worst: the
+ * largest ratios of error and estimate; the forward transform's are divided by forward_excess(). */
+static int plans_try(struct dev *dev, const struct plan_search *search, double worst[WAYS])
 {
-    struct plan_case worst_case = {0};
-    struct nufft_info info, worst_info = {0};
-    double worst_error = 0, error, *ratios = plan_memory((size_t)search->plans, sizeof *ratios);
+    struct plan_worst of[WAYS] = {{.ratio = 0}, {.ratio = 0}};
+    double *ratios[WAYS];
     int beyond = 0, made = 0;
-    *worst = 0;
+    for (int way = 0; way < WAYS; way++)
+        ratios[way] = plan_memory((size_t)search->plans, sizeof **ratios);
     for (; made < search->plans; made++) {
         const struct plan_case c =
             case_make(search->seed + 100 * (uint64_t)made, search->most_samples, search->least_scale);
-        if (plan_try(dev, &c, &info, &error) != 0)
+        struct nufft_info info;
+        double error[WAYS];
+        if (plan_try(dev, &c, &info, error) != 0)
             break;
-        const double ratio = ratios[made] = error / info.expected_error;
-        beyond += !(ratio <= 1);
-        if (!(ratio <= 1) || search->all)
-            plan_tell("", &c, &info, error);
-        if (!(ratio <= *worst)) {
-            *worst = ratio;
-            worst_case = c;
-            worst_info = info;
-            worst_error = error;
+        bool within = true;
+        for (int way = 0; way < WAYS; way++) {
+            const double ratio = error[way] / info.expected_error / (way == FORWARD ? forward_excess(&c, &info) : 1);
+            ratios[way][made] = ratio;
+            within = within && ratio <= 1;
+            if (!(ratio <= 1) || search->all)
+                plan_tell("", &c, &info, way, error[way]);
+            if (!(ratio <= of[way].ratio))
+                of[way] = (struct plan_worst){ratio, error[way], c, info};
         }
+        beyond += !within;
     }
-    if (made == search->plans) {
-        plan_tell("the worst: ", &worst_case, &worst_info, worst_error);
-        ratios_tell(ratios, made);
+    for (int way = 0; way < WAYS; way++) {
+        if (made == search->plans) {
+            plan_tell("the worst: ", &of[way].c, &of[way].info, way, of[way].error);
+            ratios_tell(way, ratios[way], made);
+        }
+        worst[way] = of[way].ratio;
+        free(ratios[way]);
     }
-    free(ratios);
     return made == search->plans ? beyond : -1;
 }
 

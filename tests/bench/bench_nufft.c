@@ -7,96 +7,19 @@
  * tried and told, and then the fastest adjoint and forward transform, and both together, beside those of the plans that
  * are chosen for them, these and the fastest timed again in turn.
  *
- * Cases (fixed seeds):
- *   a  2,655,910 samples, 3-D golden-means kooshball, full-diameter spokes of 256 samples, image 128^3
- *   b  30,144,488 samples, the same with spokes of 576, image 288^3
- *   c  30,144,488 Gaussian samples (sd 16/128 of k-space per axis, redrawn out of range), random order, image 64^3
- *   d  golden angle 111.25 degrees, 402 spokes x 512 samples, image 256^2, 16 coils x 100 frames on one trajectory (on
- *      the CPU: one frame)
- *   e  10,000,000 uniform random samples, image 256^3
- *   u  30,144,488 uniform random samples, image 64^3: what c's dense centre costs beside it
- *   s  golden angle, 201 spokes x 256 samples, image 128^2
- *   y1, y8  one frame of d, 1 and 8 coils
- *   q  golden angle, 1,608 spokes x 2,048 samples, image 1024^2, 8 coils
- *   r8 golden angle, 10,000 spokes x 512 samples, image 256^2, 8 coils
- *   w2 5,000,000 samples in one cell of a grid of 512^2, image 256^2, 8 coils
- *   v8 10,000,000 uniform random samples, image 512 x 512 x 8
- *   v  the same, image 512 x 512 x 16
- *   n  1,000,000 uniform random samples, image 112^3, 16 coils (for the normal operator)
- *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64
+ * Cases: tests/bench/nufft_cases.h.
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), a plan for that way reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms
  * is the part of it that the device takes to bin the trajectory once it is there; both are medians of 5 after the
  * first, which create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum
  * over all samples. peak_mib is the process'. */
-#include "gridding/base/dev.h"
+#include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/normal.h"
-#include "tests/bench/bench.h"
+#include "gridding/nufft/nufft_leaf.h"
+#include "tests/bench/nufft_cases.h"
 
 #include <string.h>
 #include <sys/resource.h>
-
-enum spread { KOOSH, GOLDEN, STACK, UNIFORM, GAUSSIAN, ONE_CELL };
-
-struct bench_case {
-    const char *id;
-    int dim, n[3], batch;
-    enum spread spread;
-    int readout;
-    size_t samples;
-};
-
-static const struct bench_case cases[] = {
-    {"a", 3, {128, 128, 128}, 1, KOOSH, 256, 2655910},  {"b", 3, {288, 288, 288}, 1, KOOSH, 576, 30144488},
-    {"c", 3, {64, 64, 64}, 1, GAUSSIAN, 0, 30144488},   {"d", 2, {256, 256, 1}, 1600, GOLDEN, 512, 205824},
-    {"e", 3, {256, 256, 256}, 1, UNIFORM, 0, 10000000}, {"s", 2, {128, 128, 1}, 1, GOLDEN, 256, 51456},
-    {"u", 3, {64, 64, 64}, 1, UNIFORM, 0, 30144488},    {"y1", 2, {256, 256, 1}, 1, GOLDEN, 512, 205824},
-    {"y8", 2, {256, 256, 1}, 8, GOLDEN, 512, 205824},   {"q", 2, {1024, 1024, 1}, 8, GOLDEN, 2048, 3293184},
-    {"r8", 2, {256, 256, 1}, 8, GOLDEN, 512, 5120000},  {"w2", 2, {256, 256, 1}, 8, ONE_CELL, 0, 5000000},
-    {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},  {"v", 3, {512, 512, 16}, 1, UNIFORM, 0, 10000000},
-    {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},  {"n", 3, {112, 112, 112}, 16, UNIFORM, 0, 1000000},
-};
-
-enum { STACK_PARTITIONS = 64 };
-
-static void fill_k(const struct bench_case *c, float *k)
-{
-    size_t readout = (size_t)c->readout;
-#pragma omp parallel for schedule(static, 4096)
-    for (size_t m = 0; m < c->samples; m++) {
-        double at[3];
-        switch (c->spread) {
-        case KOOSH:
-            koosh_sample(readout, m, at);
-            break;
-        case GOLDEN:
-            golden_sample(readout, m, at);
-            break;
-        case STACK:
-            golden_sample(readout, m / STACK_PARTITIONS, at);
-            at[2] = (double)(m % STACK_PARTITIONS) / STACK_PARTITIONS - 0.5;
-            break;
-        case UNIFORM:
-        case GAUSSIAN:
-            for (int d = 0; d < 3; d++)
-                at[d] = random_sample(m, d, c->spread == GAUSSIAN ? 16.0 / 128 : 0);
-            break;
-        case ONE_CELL:
-            for (int d = 0; d < c->dim; d++)
-                at[d] = uniform(m * 2 + (size_t)d) / (2 * c->n[d]);
-            break;
-        }
-        for (int d = 0; d < c->dim; d++)
-            k[m * (size_t)c->dim + (size_t)d] = (float)at[d];
-    }
-}
-
-static void fill_data(struct c32 *to, size_t count)
-{
-#pragma omp parallel for schedule(static, 4096)
-    for (size_t i = 0; i < count; i++)
-        to[i] = random_data(i);
-}
 
 enum { PIXELS_CHECKED = 200, PLANS = 5, CPU_FRAME = 16 };
 
@@ -204,7 +127,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 
 /* ---- the search ---- */
 
-enum { PURPOSES = 3 };
+enum { PURPOSES = 3, OVERSAMPLINGS_MOST = 64 };
 static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
 
 /* A plan for a purpose: the one that is chosen, or the fastest that the search found. */
@@ -316,10 +239,34 @@ static void time_again(struct dev *dev, const struct bench_case *c, int purpose,
     best->seconds = median(of_best, ROUNDS);
 }
 
+/* Some oversamplings, and those of all sizes of the longest axis that the device's FFT transforms faster than others;
+ * returns their number. */
+static int oversamplings_of(struct dev *dev, const struct bench_case *c, double to[OVERSAMPLINGS_MOST])
+{
+    static const double some[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    int (*const fast_size)(int) = dev->leaf->nufft->fast_size;
+    int count = 0, longest = 1;
+    for (; count < (int)(sizeof some / sizeof *some); count++)
+        to[count] = some[count];
+    for (int d = 0; d < c->dim; d++)
+        longest = c->n[d] > longest ? c->n[d] : longest;
+    int size = fast_size ? fast_size((int)ceil(some[0] * longest)) : 0;
+    for (; size != 0 && size <= 2 * longest && count < OVERSAMPLINGS_MOST; size = fast_size(size + 1)) {
+        const double ratio = (double)size / longest;
+        bool known = false;
+        for (int i = 0; i < count; i++)
+            known = known || fabs(to[i] - ratio) < 1e-9;
+        if (!known)
+            to[count++] = ratio;
+    }
+    return count;
+}
+
 static void search(struct dev *dev, const struct bench_case *c, double tolerance, const float *k, struct c32 *data,
                    struct c32 *image)
 {
-    static const double oversamplings[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    double oversamplings[OVERSAMPLINGS_MOST];
+    const int oversamplings_count = oversamplings_of(dev, c, oversamplings);
     struct nufft_params params = {
         .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch};
     struct fastest ours[PURPOSES], best[PURPOSES];
@@ -329,7 +276,7 @@ static void search(struct dev *dev, const struct bench_case *c, double tolerance
     const enum nufft_method first = dev_is_gpu(dev) ? NUFFT_METHOD_TILES : NUFFT_METHOD_CPU,
                             last = dev_is_gpu(dev) ? NUFFT_METHOD_BRICK_DENSE : NUFFT_METHOD_CPU;
     for (params.width = 3; params.width <= 9; params.width++)
-        for (size_t i = 0; i < sizeof oversamplings / sizeof *oversamplings; i++)
+        for (int i = 0; i < oversamplings_count; i++)
             for (params.method = first; params.method <= last; params.method++) {
                 struct nufft_info info;
                 double seconds[PURPOSES];

@@ -1,5 +1,6 @@
 /* Every grid size that the GPU's FFT supports, along rows and along columns: transforms of long, narrow images compared
  * with double sums. Prints TAP; without a GPU, reports everything as skipped. */
+#include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -111,12 +112,34 @@ static void run_size(struct dev *gpu, int cells, int d)
     free(p.image);
 }
 
+/* Images of sizes whose usual oversamplings lead to no size that the GPU's passes are compiled for. */
+static void test_choice(struct dev *gpu)
+{
+    static const int n[] = {225, 500, 1100, 1500, 2000};
+    const float k[2] = {0.1f, 0.2f};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        const struct nufft_params params = {.dim = 2, .n = {n[i], n[i], 1}, .tolerance = 1e-3, .batch = 1};
+        struct nufft *plan;
+        struct nufft_info info;
+        char name[100], why[100];
+        must(nufft_create(&plan, gpu, &params, 1, k), "nufft_create");
+        nufft_describe(plan, &info);
+        nufft_free(plan);
+        snprintf(name, sizeof name, "an image of %d x %d: a grid of a compiled size", n[i], n[i]);
+        snprintf(why, sizeof why, "the grid has %d x %d", info.grid[0], info.grid[1]);
+        verdict(gpu->leaf->nufft->fast_size(info.grid[0]) == info.grid[0] &&
+                    gpu->leaf->nufft->fast_size(info.grid[1]) == info.grid[1],
+                name, why);
+    }
+}
+
 int main(void)
 {
     struct dev *gpu = tap_gpu();
     for (int cells = CELLS_LEAST; cells <= CELLS_MOST; cells = nufft_smooth_size(cells + 2))
         for (int d = 0; d < 2; d++)
             run_size(gpu, cells, d);
+    test_choice(gpu);
     dev_free(gpu);
     return tap_end();
 }

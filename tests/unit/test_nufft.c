@@ -1,5 +1,7 @@
 /* The NUFFT against direct sums in double precision. */
 #include "tests/unit/nufft_fixture.h"
+#include "gridding/base/dev_leaf.h"
+#include "gridding/nufft/nufft_leaf.h"
 
 /* Compare adjoint and forward of a problem with the oracle, for every transform of the batch, and with each other. */
 static void check_problem(const struct problem *p)
@@ -336,6 +338,52 @@ static void bad_input(void **unused)
     dev_free(dev);
 }
 
+/* A device that transforms sizes of 360, 720 and 1000 cells ten times as fast as others. */
+static int few_fast_sizes(int cells)
+{
+    return cells <= 360 ? 360 : cells <= 720 ? 720 : cells <= 1000 ? 1000 : 0;
+}
+
+static double cost_with_fast_sizes(const struct dev *dev, const struct nufft_shape *shape, size_t samples,
+                                   double *error)
+{
+    double cost = nufft_leaf_cpu.cost(dev, shape, samples, error);
+    for (int d = 0; d < shape->dim; d++)
+        if (few_fast_sizes(shape->grid[d]) == shape->grid[d])
+            cost /= 10;
+    return cost;
+}
+
+/* 720 / 500 is none of the oversamplings that are tried on any device. An axis that a fast size would lengthen much
+ * keeps another one. */
+static void sizes_that_a_device_transforms_fast(void **state)
+{
+    (void)state;
+    static const int n[][2] = {{500, 500}, {250, 500}, {500, 10}}, grid[][2] = {{720, 720}, {360, 720}, {720, 16}};
+    const float k[2] = {0.1f, 0.2f};
+    struct nufft_leaf nufft = nufft_leaf_cpu;
+    struct dev_leaf leaf;
+    struct dev *cpu, dev;
+    nufft.cost = cost_with_fast_sizes;
+    nufft.fast_size = few_fast_sizes;
+    assert_int_equal(dev_create(&cpu, DEV_CPU, 0, 1), 0);
+    dev = *cpu;
+    leaf = *cpu->leaf;
+    leaf.nufft = &nufft;
+    dev.leaf = &leaf;
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        const struct nufft_params params = {.dim = 2, .n = {n[i][0], n[i][1], 1}, .tolerance = 1e-2, .batch = 1};
+        struct nufft_info info;
+        struct nufft *plan;
+        assert_int_equal(nufft_create(&plan, &dev, &params, 1, k), 0);
+        nufft_describe(plan, &info);
+        nufft_free(plan);
+        if (info.grid[0] != grid[i][0] || info.grid[1] != grid[i][1])
+            fail_msg("%d x %d on %d x %d", n[i][0], n[i][1], info.grid[0], info.grid[1]);
+    }
+    dev_free(cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +398,7 @@ int main(void)
         cmocka_unit_test(convolution),
         cmocka_unit_test(halves),
         cmocka_unit_test(no_samples),
+        cmocka_unit_test(sizes_that_a_device_transforms_fast),
         cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

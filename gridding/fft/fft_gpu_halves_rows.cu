@@ -1,7 +1,9 @@
 /* The pass along rows of a convolution in halves: both transforms, and the multiplication by the spectrum. */
 #include "gridding/fft/fft_halves_lines.cuh"
 
-enum { ROW_THREADS = 256 };
+/* A thread computes its cells of both halves, one half after the other, so that nothing passes between threads of
+ * different warps: no block waits at a barrier, and values need no more than 128 registers. */
+enum { ROW_THREADS = 128, ROW_BLOCKS = 4 };
 
 struct halves_rows_args {
     float2 *values;
@@ -22,7 +24,7 @@ template <int A, int B, int T> static __host__ __device__ constexpr int row_room
     return T == 16 ? elements : (elements + 7) / 16 * 16 + 8;
 }
 
-template <int T> static constexpr int rows_in_block = ROW_THREADS / (2 * T);
+template <int T> static constexpr int rows_in_block = ROW_THREADS / T;
 
 /* Twiddle factors that a block copies to shared memory: those of long rows. For short ones, a warp's four rows read the
  * same 128 bytes, which is faster without. */
@@ -104,36 +106,15 @@ template <int N> static __device__ __forceinline__ void get_pairs(const float2 *
         v[N - 1] = from[N - 1];
 }
 
-/* Values for the other half's thread. Q: this thread's half. */
-template <int A, int Q> static __device__ __forceinline__ void rows_give(float2 *mine, const float2 (&v)[A])
+/* The kept cells of both halves' sums: out at the thread's first, of `left` to the row's end. */
+template <int A, int B, bool WHOLE, int R = 0>
+static __device__ __forceinline__ void rows_join(float2 *out, int left, const float2 (&even)[A], const float2 (&odd)[A])
 {
-    constexpr int count = joins<A, 1 - Q>;
-    float2 given[count];
-#pragma unroll
-    for (int i = 0; i < count; i++)
-        given[i] = v[2 * i + 1 - Q];
-    put_pairs<count>(mine, given);
-}
-
-template <int A, int B, int Q, bool WHOLE, int I = 0>
-static __device__ __forceinline__ void rows_join(float2 *out, int left, const float2 (&given)[joins<A, Q>],
-                                                 const float2 (&v)[A])
-{
-    if constexpr (I < joins<A, Q>) {
-        constexpr int r = 2 * I + Q;
-        if (WHOLE || B * r < left)
-            out[B * r] = joined<A, r>(Q ? given[I] : v[r], Q ? v[r] : given[I]);
-        rows_join<A, B, Q, WHOLE, I + 1>(out, left, given, v);
+    if constexpr (R < A) {
+        if (WHOLE || B * R < left)
+            out[B * R] = joined<A, R>(even[R], odd[R]);
+        rows_join<A, B, WHOLE, R + 1>(out, left, even, odd);
     }
-}
-
-/* left: number of kept cells from the thread's first on. */
-template <int A, int B, int Q, bool WHOLE>
-static __device__ __forceinline__ void rows_finish(float2 *out, int left, const float2 *other, const float2 (&v)[A])
-{
-    float2 given[joins<A, Q>];
-    get_pairs<joins<A, Q>>(other, given);
-    rows_join<A, B, Q, WHOLE>(out, left, given, v);
 }
 
 /* A thread's sums over r: `kept` cells of the row, `values` at the thread's first. */
@@ -149,9 +130,10 @@ static __device__ __forceinline__ void rows_begin(const float2 *values, int kept
 /* The block's twiddle factors to its shared memory. */
 template <int TURNS> static __device__ __forceinline__ void turns_load(const float2 *turns, float2 *shared)
 {
-    if constexpr (TURNS != 0)
-        if (threadIdx.x < TURNS / 2)
-            ((float4 *)shared)[threadIdx.x] = __ldg((const float4 *)turns + threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < TURNS / 2; i += ROW_THREADS)
+        if (i + (int)threadIdx.x < TURNS / 2)
+            ((float4 *)shared)[i + threadIdx.x] = __ldg((const float4 *)turns + i + threadIdx.x);
 }
 
 /* A line of the plane's spectrum. */
@@ -160,54 +142,68 @@ static __device__ __forceinline__ const float *plane_line(const struct halves_ro
     return a.spectrum + blockIdx.y * a.spectrum_step + (size_t)line * a.cells;
 }
 
+/* A thread's row: where its cells, its elements in shared memory and its line of the spectrum begin. */
+struct row {
+    const float2 *values, *turns;
+    float2 *mine;
+    const float *spectrum;
+    int kept, t;
+    bool there, works;
+};
+
+/* Half Q of a row, as far as the thread's sums over k1. */
+template <int A, int B, int T, bool WHOLE, int Q>
+static __device__ __forceinline__ void convolve_half(const struct row &row, float2 (&v)[A])
+{
+    const float2 *turns = turns_of<A, B>(row.turns, Q, row.t);
+    float2 *own = row.mine + row_step<A> * row.t;
+    if (row.works) {
+        rows_begin<A, B, WHOLE>(row.values, row.kept, row.t, Q, v);
+        turn_between<A, B>(turns, v);
+        put_pairs<A>(own, v);
+    }
+    __syncwarp();
+    if (row.there)
+        multiply_spectrum<A, B, T>(row.mine + row.t, row.spectrum + Q * A * B + spectrum_step<B> * row.t, row.t);
+    __syncwarp();
+    if (row.works) {
+        get_pairs<A>(own, v);
+        turn_between<A, B>(turns, v);
+        dft<A>(v);
+    }
+}
+
 /* Blocks of ROW_THREADS. A block's rows are the same line of adjacent sets of a plane, if there are several, so that
  * they share reads of the spectrum. WHOLE: kept is L, and every block is full. */
 template <int A, int B, int T, bool WHOLE>
-static __global__ void __launch_bounds__(ROW_THREADS, WHOLE ? RESIDENT_THREADS / ROW_THREADS : 3)
+static __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
     rows_convolve(const __grid_constant__ struct halves_rows_args a)
 {
     extern __shared__ __align__(16) float2 shared[];
-    constexpr int L = A * B, ROWS = rows_in_block<T>, ROOM = row_room<A, B, T>(), TURNS = shared_turns<A, B, T>;
-    const int t = threadIdx.x % T, row = threadIdx.x / T % ROWS, q = threadIdx.x / (T * ROWS);
-    const int index = blockIdx.x * ROWS + row, line = index / a.sets_per_plane, set = index - line * a.sets_per_plane;
-    const int kept = WHOLE ? L : a.kept;
-    const bool there = WHOLE || line < a.lines, works = there && (T == B || t < B);
-    float2 *all = shared + TURNS, *mine = all + (q * ROWS + row) * ROOM;
-    const float2 *other = all + ((1 - q) * ROWS + row) * ROOM;
-    const float2 *turns = turns_of<A, B>(TURNS ? shared : a.turns, q, t);
+    constexpr int ROWS = rows_in_block<T>, TURNS = shared_turns<A, B, T>;
+    const int t = threadIdx.x % T, index = blockIdx.x * ROWS + threadIdx.x / T;
+    const int line = index / a.sets_per_plane, set = index - line * a.sets_per_plane, kept = WHOLE ? A * B : a.kept;
+    const bool there = WHOLE || line < a.lines;
     float2 *values = a.values + (((size_t)blockIdx.y * a.sets_per_plane + set) * a.lines + line) * kept + t;
-    const float *half = plane_line(a, line) + q * L + spectrum_step<B> * t;
-    float2 v[A];
+    const struct row row = {values,
+                            TURNS ? shared : a.turns,
+                            shared + TURNS + threadIdx.x / T * row_room<A, B, T>(),
+                            plane_line(a, line),
+                            kept,
+                            t,
+                            there,
+                            there && (T == B || t < B)};
+    float2 even[A], odd[A];
     turns_load<TURNS>(a.turns, shared);
     begin_after_last_pass();
     if (a.running && !a.running[blockIdx.y])
         return;
-    if (works)
-        rows_begin<A, B, WHOLE>(values, kept, t, q, v);
     if constexpr (TURNS != 0)
         __syncthreads();
-    if (works) {
-        turn_between<A, B>(turns, v);
-        put_pairs<A>(mine + row_step<A> * t, v);
-    }
-    __syncwarp();
-    if (there)
-        multiply_spectrum<A, B, T>(mine + t, half, t);
-    __syncwarp();
-    if (works) {
-        get_pairs<A>(mine + row_step<A> * t, v);
-        turn_between<A, B>(turns, v);
-        dft<A>(v);
-        if (q)
-            rows_give<A, 1>(mine + row_step<A> * t, v);
-        else
-            rows_give<A, 0>(mine + row_step<A> * t, v);
-    }
-    __syncthreads();
-    if (works && q)
-        rows_finish<A, B, 1, WHOLE>(values, kept - t, other + row_step<A> * t, v);
-    else if (works)
-        rows_finish<A, B, 0, WHOLE>(values, kept - t, other + row_step<A> * t, v);
+    convolve_half<A, B, T, WHOLE, 0>(row, even);
+    convolve_half<A, B, T, WHOLE, 1>(row, odd);
+    if (row.works)
+        rows_join<A, B, WHOLE>(values, kept - t, even, odd);
 }
 
 struct size {
@@ -219,8 +215,7 @@ struct size {
 
 template <int A, int B, int T> static constexpr size_t block_bytes()
 {
-    static_assert(shared_turns<A, B, T> <= 2 * ROW_THREADS, "a thread copies two");
-    return (2 * rows_in_block<T> * row_room<A, B, T>() + shared_turns<A, B, T>)*sizeof(float2);
+    return (rows_in_block<T> * row_room<A, B, T>() + shared_turns<A, B, T>)*sizeof(float2);
 }
 
 static const struct size sizes[] = {

@@ -267,12 +267,13 @@ static double corner_gain(const struct plan_case *c, const struct nufft_info *in
 
 /* The factor by which a forward transform's error may exceed the estimate, which is its root mean square over positions
  * of samples and over an image's pixels. Samples in one place share one random error, which exceeds three times that
- * with a probability of exp(-9). An image that is one pixel in the corner has all of its aliasing there, of which the
+ * with a probability of exp(-9); and of a constant image the few samples around the centre, which are all that is not
+ * small. An image that is one pixel in the corner has all of its aliasing there, of which the
  * estimate takes half, and its rounding errors are amplified as there. */
 static double forward_excess(const struct plan_case *c, const struct nufft_info *info)
 {
-    const double place = c->place == UNIFORM || c->place == SPOKES ? 1 : 3;
-    return place * (c->values == CORNER_PIXEL ? M_SQRT2 * corner_gain(c, info) : 1);
+    const bool spread = (c->place == UNIFORM || c->place == SPOKES) && c->values != ONE_SIGN;
+    return (spread ? 1 : 3) * (c->values == CORNER_PIXEL ? M_SQRT2 * corner_gain(c, info) : 1);
 }
 
 /* ---- plans ---- */

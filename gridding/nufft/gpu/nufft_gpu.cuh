@@ -192,7 +192,7 @@ struct nufft_gpu {
     uint32_t *largest;         /* brick16: [group], the largest |real| or |imaginary| part in plan->sorted, as bits */
     uint32_t *done;            /* brick16: [group][bins.count], as bins.done */
     struct fft_plan fft[3];    /* axes of one size share twiddles */
-    uint32_t *lines;           /* 3-D: the grid's lines z grid[1] + y along x that samples reach; NULL: all (lines.cu) */
+    uint32_t *lines; /* 3-D: the grid's lines z grid[1] + y along x that samples reach; NULL: all (lines.cu) */
     int line_count;
     struct nufft_gpu_overflow *overflow; /* NULL: no sample overflows */
     int threads;                         /* of the CPU */

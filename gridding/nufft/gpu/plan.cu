@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
-/* On grids below this oversampling deapodisation amplifies errors so steeply towards an edge that image_error()'s sum is
- * too small: by up to 2.5 times in 6,200 plans drawn at random (test_gpu_plans). */
+/* On grids below this oversampling deapodisation amplifies errors so steeply towards an edge that image_error()'s sum
+ * is too small: by up to 2.5 times in 6,200 plans drawn at random (test_gpu_plans). */
 #define STEEP_OVERSAMPLING 1.35
 #define STEEP_SHORTFALL    2.6
 

@@ -48,7 +48,8 @@ static const char *const steps[] = {
     /* quota: the sender's own quota of bytes, which limits the job's results, too; 0: the server's. job_kept: which
      * client keeps most, and its jobs that end first. */
     "ALTER TABLE job ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;"
-    "CREATE INDEX job_kept ON job (client, finished, kept) WHERE kept > 0",
+    "CREATE INDEX job_kept ON job (client, finished, kept)"
+    " WHERE kept > 0",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

@@ -126,8 +126,9 @@ static int gridder_create(struct gridder *g)
     struct recon_job *job = g->job;
     int rc = gridder_sizes(g);
     size_t channels = recon_combines(job) ? 1 : (size_t)g->most_coils;
-    if (rc == 0)
-        rc = recon_memory_check(g, channels);
+    if (rc != 0)
+        return rc;
+    rc = recon_memory_check(g, channels);
     if (rc != 0 && plan_cache_clear(job->cache))
         rc = recon_memory_check(g, channels);
     if (rc == 0)

@@ -13,7 +13,7 @@ from receiver import Receiver, write
 from streams import Stream
 
 SHORT = {"id", "kind", "state", "progress", "step", "priority", "client", "name", "created", "started", "finished",
-         "duration", "bytes", "attempts", "error"}
+         "duration", "bytes", "attempts", "error", "scan_kept"}
 
 
 def feed(daemon, last=None, **headers):

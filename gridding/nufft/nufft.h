@@ -82,8 +82,12 @@ struct nufft_info {
     enum nufft_method method;
     int products; /* on tensor cores, per sample and weight: 1, or 3 with split operands; 0: float32 */
     int width, grid[3];
-    double oversampling, beta, expected_error; /* expected relative l2 error of the image */
-    int batch;                                 /* transforms gridded together */
+    double oversampling, beta;
+    /* Relative l2 error of an adjoint's image. The data of a forward transform err by as much for images in general, by
+     * up to three times for constant images and samples in one place, and by more for images whose energy is in the
+     * corners, which deapodisation amplifies. */
+    double expected_error;
+    int batch; /* transforms gridded together */
     size_t samples, bins, occupied_bins, largest_bin;
     size_t bytes;      /* device memory in use */
     double binning;    /* seconds of binning on a GPU, including allocations, without the upload; CPU: 0 */

@@ -16,7 +16,7 @@ struct recon_cache {
     struct nufft *plan;
     struct plan_parts parts;
     json_t *decisions;
-    uint64_t turns;
+    uint64_t turns, plans, number; /* plans: kept so far; number: of this one, 0: none */
 };
 
 void plan_parts_free(struct plan_parts *parts)
@@ -49,7 +49,7 @@ bool plan_cache_clear(struct recon_cache *cache)
     free(cache->given);
     free(cache->weights);
     free(cache->offsets);
-    *cache = (struct recon_cache){.turns = cache->turns};
+    *cache = (struct recon_cache){.turns = cache->turns, .plans = cache->plans};
     return full;
 }
 
@@ -58,13 +58,19 @@ static size_t k_bytes(const struct plan_key *key)
     return key->samples * (size_t)key->dim * sizeof(float);
 }
 
+/* Whether a frame of this key has the cached arrays, as far as it goes. */
+static bool arrays_same(const struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays)
+{
+    const size_t first = arrays->offsets[arrays->first], count = key->samples - first, dim = (size_t)key->dim;
+    return memcmp(cache->offsets, arrays->offsets, (key->count + 1) * sizeof *arrays->offsets) == 0 &&
+           memcmp(cache->k + first * dim, arrays->k, count * dim * sizeof(float)) == 0 &&
+           (!arrays->given || memcmp(cache->given + first, arrays->given, count * sizeof(float)) == 0);
+}
+
 struct nufft *plan_cache_find(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays,
                               json_t **decisions)
 {
-    if (!cache || !cache->plan || memcmp(&cache->key, key, sizeof *key) != 0 ||
-        memcmp(cache->k, arrays->k, k_bytes(key)) != 0 ||
-        (arrays->given && memcmp(cache->given, arrays->given, key->samples * sizeof(float)) != 0) ||
-        memcmp(cache->offsets, arrays->offsets, (key->count + 1) * sizeof *arrays->offsets) != 0)
+    if (!cache || !cache->plan || memcmp(&cache->key, key, sizeof *key) != 0 || !arrays_same(cache, key, arrays))
         return NULL;
     *decisions = cache->decisions;
     return cache->plan;
@@ -110,6 +116,7 @@ bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *p
         return false;
     }
     cache->plan = plan;
+    cache->number = ++cache->plans;
     cache->decisions = json_incref(decisions);
     return true;
 }
@@ -122,9 +129,12 @@ bool plan_cache_begins(const struct recon_cache *cache, const struct plan_key *k
     whole.samples = cache->key.samples;
     whole.count = cache->key.count;
     whole.params.batch = cache->key.params.batch;
-    return memcmp(&whole, &cache->key, sizeof whole) == 0 && memcmp(cache->k, arrays->k, k_bytes(key)) == 0 &&
-           (!arrays->given || memcmp(cache->given, arrays->given, key->samples * sizeof(float)) == 0) &&
-           memcmp(cache->offsets, arrays->offsets, (key->count + 1) * sizeof *arrays->offsets) == 0;
+    return memcmp(&whole, &cache->key, sizeof whole) == 0 && arrays_same(cache, key, arrays);
+}
+
+uint64_t plan_cache_number(const struct recon_cache *cache)
+{
+    return cache && cache->plan ? cache->number : 0;
 }
 
 const float *plan_cache_weights(const struct recon_cache *cache)

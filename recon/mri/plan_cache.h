@@ -41,7 +41,8 @@ struct plan_key {
 struct plan_arrays {
     const float *k;        /* [samples][dim], cycles per pixel of the encoding */
     const float *given;    /* [samples]: the file's weights; NULL: it has none */
-    const size_t *offsets; /* [count + 1] */
+    const size_t *offsets; /* [count + 1]: samples before each readout */
+    size_t first;          /* k and given begin with this readout: those before it are the plan's, as is known */
 };
 
 /* The cached plan for these parameters; it stays the cache's, until the next plan_cache_begin(). NULL: there is none.
@@ -60,6 +61,9 @@ bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *p
 /* Whether the plan that is kept is for a frame that begins with these: of the same parameters but for the batch, and
  * the same arrays, so far. */
 bool plan_cache_begins(const struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays);
+
+/* Of the plan that is kept: a number that no other has; 0: there is none. */
+uint64_t plan_cache_number(const struct recon_cache *cache);
 
 /* Of the plan that is kept; NULL: there is none. The weights that it was made with; the readouts of its frame; its
  * adjoint in parts, which is freed with it; and a number for the next sums in there. */

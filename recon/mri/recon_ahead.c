@@ -15,8 +15,8 @@
 
 enum {
     MOST_SHARE = 16, /* the copy of a scan may take such a part of the memory that can be had */
-    FEED_MOST = 16   /* parts of an image are added ahead as long as the scan has at most so many times their readouts:
-                      * each time, all that has arrived is looked at */
+    FEED_MOST = 64   /* parts of an image are added ahead as long as the scan has at most so many times their readouts:
+                      * each time, the heads of all that have arrived are sorted */
 };
 
 static const double MEMORY_SECONDS = 0.1;
@@ -71,6 +71,7 @@ void recon_ahead_free(void *of)
     scan_live_free(ahead->live);
     recon_made_free(ahead->begun.made);
     recon_feed_free(&ahead->begun.feed);
+    recon_seen_free(&ahead->begun.seen);
     free(ahead->runs);
     tdestroy(ahead->groups, free);
     free(ahead);
@@ -241,7 +242,7 @@ static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     if (arriving_count(ahead, request) < due || readouts / FEED_MOST > due)
         return 0;
     const struct scan scan = scan_live_part(ahead->live, readouts);
-    int rc = recon_run_feed(&ahead->begun.feed, dev, request, listener, &scan);
+    int rc = recon_run_feed(&ahead->begun, dev, request, listener, &scan);
     if (rc != 0 && rc != ERR_CANCELED)
         recon_feed_free(&ahead->begun.feed);
     return rc == ERR_DEVICE || rc == ERR_CANCELED ? rc : 0;
@@ -259,7 +260,7 @@ static int part_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
                    const struct job_listener *listener, const struct scan *scan, const struct frames_begun *begun)
 {
     struct recon_made *made = NULL;
-    int rc = recon_run_part(&made, dev, request, listener, scan, begun, ahead->begun.made, &ahead->begun.feed);
+    int rc = recon_run_part(&made, dev, request, listener, scan, begun, &ahead->begun);
     if (rc != 0)
         return rc;
     recon_made_free(ahead->begun.made);

@@ -8,6 +8,7 @@
 
 #include "recon/mri/recon_gridder.h"
 #include "recon/mri/recon_parts.h"
+#include "recon/mri/recon_seen.h"
 
 struct recon_made;
 
@@ -22,10 +23,12 @@ bool recon_made_before(const struct recon_job *job, size_t f);
 int recon_made_keep(struct gridder *g);
 void recon_made_free(struct recon_made *made);
 
-/* What was computed of a beginning: the images of the newest job on it, and samples of the image after them. */
+/* What was computed of a beginning: the images of the newest job on it, and samples of the image after them; and what
+ * its readouts were found to be. */
 struct recon_begun {
     struct recon_made *made; /* NULL: none */
     struct recon_feed feed;
+    struct recon_seen seen;
 };
 /* Of recon_ahead_create(), whose first member it is. */
 const struct recon_begun *recon_begun_of(const void *ahead);

@@ -4,6 +4,7 @@
 #include "gridding/base/err.h"
 #include "recon/mri/plan_cache.h"
 #include "recon/mri/recon_gridder.h"
+#include "recon/mri/recon_seen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,18 +52,13 @@ static int part_gather(struct recon_job *job, const struct frame *part, const si
 static int part_upload(struct recon_job *job, const struct frame *frame, const size_t *offsets, const size_t *ends,
                        int p, struct nufft_parts *parts, struct c32 *staging)
 {
-    const size_t first = ends[p], count = ends[p + 1] - first;
-    struct frame part = *frame;
-    part.first += first;
-    part.count = count;
-    part.samples = offsets[first + count] - offsets[first];
-    size_t *own = malloc((count + 1) * sizeof *own);
-    if (!own)
-        return err_no_memory("a part of %zu readouts", count);
-    for (size_t i = 0; i <= count; i++)
-        own[i] = offsets[first + i] - offsets[first];
+    struct frame part;
+    size_t *own;
+    int rc = recon_frame_cut(frame, offsets, ends[p], ends[p + 1], &part, &own);
+    if (rc != 0)
+        return rc;
     const bool direct = dev_direct(job->dev, nufft_parts_data(parts, 0)) != NULL;
-    int rc = direct ? part_gather(job, &part, own, parts) : 0;
+    rc = direct ? part_gather(job, &part, own, parts) : 0;
     for (int c = 0; c < frame->coils && rc == 0 && !direct; c++) {
         struct c32 *there = nufft_parts_data(parts, c);
         rc = recon_coil_gather(job, &part, own, c, staging);
@@ -129,6 +125,38 @@ static bool feed_is_of(const struct recon_feed *feed, const struct recon_job *jo
            memcmp(feed->readouts, job->frames->readouts + frame->first, feed->count * sizeof *feed->readouts) == 0;
 }
 
+/* ---- the comparison with the plan ---- */
+
+/* Whether the cached plan is for a frame that begins with this one. offsets: the frame's. */
+static int beginning_compare(struct recon_job *job, const struct frame *frame, const size_t *offsets, bool *known)
+{
+    struct gridder g = {.job = job};
+    struct plan_key key;
+    struct frame part;
+    size_t *own;
+    const size_t first = recon_compared(job->feed, job, frame);
+    int rc = recon_frame_cut(frame, offsets, first, frame->count, &part, &own);
+    if (rc != 0)
+        return rc;
+    float *k = malloc((part.samples * (size_t)job->dim + 1) * sizeof *k);
+    float *given = job->has_weights ? malloc((part.samples + 1) * sizeof *given) : NULL;
+    if (k && (given || !job->has_weights)) {
+        memcpy(g.n, job->out_n, sizeof g.n);
+        recon_frame_gather(job, &part, own, k, given);
+        gridder_key(&g, frame, &key);
+        *known = plan_cache_begins(job->cache, &key, &(struct plan_arrays){k, given, offsets, first});
+        job->seen->compared += part.count;
+    } else {
+        rc = err_no_memory("the beginning of a stream of %zu samples", part.samples);
+    }
+    free(given);
+    free(k);
+    free(own);
+    return rc;
+}
+
+/* ---- adding ---- */
+
 /* Start with this frame. */
 static int feed_begin(struct recon_feed *feed, const struct recon_job *job, const struct frame *frame,
                       struct plan_parts *parts)
@@ -145,29 +173,6 @@ static int feed_begin(struct recon_feed *feed, const struct recon_job *job, cons
     return rc;
 }
 
-/* The frame's arrays, and whether the cached plan is for a frame that begins with them. */
-struct beginning {
-    size_t *offsets;
-    float *k, *given;
-};
-
-static int beginning_make(struct recon_job *job, const struct frame *frame, struct beginning *b, bool *known)
-{
-    struct gridder g = {.job = job};
-    struct plan_key key;
-    b->offsets = malloc((frame->count + 1) * sizeof *b->offsets);
-    b->k = malloc(frame->samples * (size_t)job->dim * sizeof *b->k);
-    b->given = job->has_weights ? malloc(frame->samples * sizeof *b->given) : NULL;
-    if (!b->offsets || !b->k || (job->has_weights && !b->given))
-        return err_no_memory("the beginning of a stream of %zu samples", frame->samples);
-    memcpy(g.n, job->out_n, sizeof g.n);
-    recon_frame_offsets(job, frame, b->offsets);
-    recon_frame_gather(job, frame, b->offsets, b->k, b->given);
-    gridder_key(&g, frame, &key);
-    *known = plan_cache_begins(job->cache, &key, &(struct plan_arrays){b->k, b->given, b->offsets});
-    return 0;
-}
-
 static int feed_parts(struct recon_job *job, const struct frame *frame, struct plan_parts *parts, const size_t *offsets)
 {
     struct recon_feed *feed = job->feed;
@@ -175,9 +180,7 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
     const size_t *planned = plan_cache_offsets(job->cache, &whole);
     const int all = recon_parts_divide(planned, whole, ends);
     struct c32 *staging = malloc(frame->samples * sizeof *staging);
-    uint32_t *readouts = realloc(feed->readouts, frame->count * sizeof *readouts);
-    int rc = staging && readouts ? 0 : err_no_memory("%zu samples of a stream", frame->samples);
-    feed->readouts = readouts ? readouts : feed->readouts;
+    int rc = staging ? 0 : err_no_memory("%zu samples of a stream", frame->samples);
     job->coil_lives = feed->coil_lives;
     for (int p = nufft_parts_added(parts->of); p < all && ends[p + 1] <= frame->count && rc == 0; p++) {
         rc = recon_tell(job, RECON_STEP_GRIDDING, 0, 0, 0);
@@ -185,10 +188,7 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
             rc = part_upload(job, frame, offsets, ends, p, parts->of, staging);
         if (rc == 0)
             rc = nufft_parts_add(parts->of);
-        if (rc != 0)
-            break;
-        feed->count = ends[p + 1];
-        memcpy(feed->readouts, job->frames->readouts + frame->first, feed->count * sizeof *feed->readouts);
+        feed->count = rc == 0 ? ends[p + 1] : feed->count;
     }
     job->coil_lives = NULL;
     free(staging);
@@ -216,25 +216,35 @@ static const struct frame *frame_arriving(const struct recon_job *job)
     return newest && count == newest->count ? newest : NULL;
 }
 
-int recon_feed_add(struct recon_job *job)
+/* Add the parts of a frame that may be the plan's. */
+static int frame_add(struct recon_job *job, const struct frame *frame, struct plan_parts *parts)
 {
-    const struct frame *frame = frame_arriving(job);
-    struct beginning b = {.k = NULL};
+    size_t *offsets = malloc((frame->count + 1) * sizeof *offsets);
     bool known = false;
-    int rc = 0;
-    job->cache = job->request->cache;
-    struct plan_parts *parts = plan_cache_parts(job->cache);
-    if (frame && parts && parts->of && parts->coils == frame->coils && !job->scan.field)
-        rc = beginning_make(job, frame, &b, &known);
+    if (!offsets)
+        return err_no_memory("%zu readouts of a stream", frame->count);
+    recon_frame_offsets(job, frame, offsets);
+    int rc = beginning_compare(job, frame, offsets, &known);
     if (rc == 0 && known && !feed_is_of(job->feed, job, frame, parts))
         rc = feed_begin(job->feed, job, frame, parts);
     if (rc == 0 && known)
-        rc = feed_parts(job, frame, parts, b.offsets);
+        rc = recon_compared_note(job->feed, job, frame);
+    if (rc == 0 && known)
+        rc = feed_parts(job, frame, parts, offsets);
     job->feed->off = job->feed->off || (rc == 0 && !known);
-    free(b.offsets);
-    free(b.k);
-    free(b.given);
+    free(offsets);
     return rc;
+}
+
+int recon_feed_add(struct recon_job *job)
+{
+    const struct frame *frame = frame_arriving(job);
+    job->cache = job->request->cache;
+    struct plan_parts *parts = plan_cache_parts(job->cache);
+    if (frame && parts && parts->of && parts->coils == frame->coils && !job->scan.field)
+        return frame_add(job, frame, parts);
+    job->feed->off = true;
+    return 0;
 }
 
 /* ---- the image ---- */

@@ -6,6 +6,7 @@
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "recon/mri/plan_cache.h"
+#include "recon/mri/recon_seen.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -217,13 +218,61 @@ static int plan_make(struct gridder *g, const struct frame *frame, struct plan_k
     return rc;
 }
 
+/* Use the plan that is kept. */
+static void plan_take(struct gridder *g, struct nufft *plan, const json_t *decisions, double start)
+{
+    g->plan = plan;
+    g->kept = true;
+    recon_report_repeat(g->job, decisions);
+    recon_report_stage(g->job, recon_steps[RECON_STEP_PLAN].name, clock_seconds() - start);
+}
+
+/* Whether samples of an image are gridded by the plan that is kept without their positions: its parts have them. */
+static bool needs_no_k(const struct gridder *g, const struct frame *frame)
+{
+    const struct plan_parts *parts = plan_cache_parts(g->job->cache);
+    return recon_squares(g->job) && !g->field && parts && parts->of && parts->coils == frame->coils;
+}
+
+/* Use the plan that is kept if the frame's first readouts were compared with it as they arrived, and the others prove
+ * to be the same, too: *known. Else the frame must be compared as a whole. */
+static int plan_known(struct gridder *g, const struct frame *frame, bool *known)
+{
+    struct recon_job *job = g->job;
+    const size_t first = needs_no_k(g, frame) ? recon_feed_compared(job, frame) : 0;
+    const double start = clock_seconds();
+    struct frame rest;
+    struct plan_key key;
+    size_t *own;
+    json_t *decisions = NULL;
+    *known = false;
+    if (first == 0)
+        return 0;
+    int rc = recon_frame_cut(frame, g->offsets, first, frame->count, &rest, &own);
+    if (rc != 0)
+        return rc;
+    recon_frame_gather(job, &rest, own, g->k, job->has_weights ? g->weights : NULL);
+    free(own);
+    gridder_key(g, frame, &key);
+    job->seen->compared += rest.count;
+    const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets, first};
+    struct nufft *plan = plan_cache_find(job->cache, &key, &arrays, &decisions);
+    *known = plan != NULL;
+    if (!plan)
+        return 0;
+    gridder_plan_drop(g);
+    plan_take(g, plan, decisions, start);
+    plan_report(g);
+    return 0;
+}
+
 /* The plan for the trajectory in g->k (in encoding units, converted to the image's here) and the file's weights in
  * g->weights: the last job's, or a new one. */
 static int plan_get(struct gridder *g, const struct frame *frame, double base, double span)
 {
     struct recon_job *job = g->job;
     struct recon_cache *cache = job->cache;
-    const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets};
+    const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets, 0};
     struct plan_key key, space;
     json_t *decisions = NULL;
     double start = clock_seconds();
@@ -241,11 +290,8 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     if (rc != 0)
         return rc;
     if (plan) {
-        g->plan = plan;
-        g->kept = true;
         rescale(g, frame);
-        recon_report_repeat(job, decisions);
-        recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, clock_seconds() - start);
+        plan_take(g, plan, decisions, start);
     } else {
         plan_cache_begin(cache, &key, &arrays);
         json_t *before = recon_report_aside(job);
@@ -269,7 +315,13 @@ int gridder_plan(struct gridder *g, size_t f, double base, double span)
     const struct frame *frame = &job->frames->frame[f];
     bool alike = g->planned && job->hash && job->hash[f] == g->planned_hash && frame->samples == g->planned->samples;
     double start = clock_seconds();
+    bool known = false;
     recon_frame_offsets(job, frame, g->offsets);
+    int rc = alike ? 0 : plan_known(g, frame, &known);
+    if (known)
+        g->planned = NULL;
+    if (rc != 0 || known)
+        return rc;
     recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights && !alike ? g->weights : NULL);
     recon_report_stage(job, "gather", clock_seconds() - start);
     if (alike) {
@@ -278,8 +330,10 @@ int gridder_plan(struct gridder *g, size_t f, double base, double span)
             return 0;
         recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);
     }
+    if (job->seen)
+        job->seen->compared += frame->count;
     g->planned = NULL;
-    int rc = plan_get(g, frame, base, span);
+    rc = plan_get(g, frame, base, span);
     if (rc == 0) {
         if (job->hash) {
             float *swap = g->k;

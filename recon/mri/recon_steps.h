@@ -58,6 +58,7 @@ struct recon_job {
     const struct recon_feed *fed;    /* what was gridded ahead (recon_parts.h); NULL: nothing */
     struct recon_feed *feed;         /* grid ahead, into this, and make no image; NULL: make the images */
     struct recon_made **keep;        /* the scan is a beginning: receives its images; NULL: it is complete */
+    struct recon_seen *seen;         /* of a scan that arrives (recon_seen.h); NULL: nothing is kept of its readouts */
     const struct frames_begun *more; /* and readouts will follow; NULL: none will */
     uint64_t most_bytes;             /* limit of the results' files */
     json_t *report;
@@ -137,16 +138,16 @@ int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request
 int recon_frames(struct frames **out, const struct job_request *request, const struct scan *scan,
                  const struct frames_begun *begun, bool arriving);
 
-/* Compute the complete images of the beginning of a scan; `before` (NULL: none): those of a shorter one; `feed`: what
- * was gridded of it. `more`: readouts will follow; NULL: none will, and all images are complete. *out: the caller's.
- * Fails likewise. */
+/* Compute the complete images of the beginning of a scan; `begun`: what was found and computed of a shorter one.
+ * `more`: readouts will follow; NULL: none will, and all images are complete. *out: the caller's. Fails likewise. */
 struct recon_made;
 struct recon_feed;
+struct recon_begun; /* recon_made.h */
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan, const struct frames_begun *more,
-                   const struct recon_made *before, const struct recon_feed *feed);
-/* Grid of the beginning of a scan what can be, and add it to `feed`. Fails likewise. */
-int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,
+                   struct recon_begun *begun);
+/* Grid of the beginning of a scan what can be, and add it to begun->feed. Fails likewise. */
+int recon_run_feed(struct recon_begun *begun, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);
 
 /* Warn if images of a series divided in time cover only a wedge of k-space (recon_cover.c). Fails with ERR_NO_MEMORY.
@@ -157,6 +158,11 @@ int recon_cover_warn(struct recon_job *job);
 
 /* Samples of the frame's readouts before each: offsets[frame->count + 1]. */
 void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets);
+
+/* The frame's readouts [first, end) as a frame, and the samples before each of them: *own [end - first + 1], malloc.
+ * offsets: the whole frame's. Fails with ERR_NO_MEMORY. */
+int recon_frame_cut(const struct frame *frame, const size_t *offsets, size_t first, size_t end, struct frame *part,
+                    size_t **own);
 
 /* k[samples][dim] in cycles per pixel of the encoding; weights[samples] from the file's column (NULL: not needed). */
 void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,

@@ -1,10 +1,16 @@
 /* Step "trajectory": determines the meaning of the trajectory's columns and its unit, and checks every number. */
-#include "recon/mri/recon_weights.h"
+#include "recon/mri/recon_seen.h"
 
 #include "gridding/base/err.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+/* What was found of readout `i` of the frames before; NULL: nothing is kept. */
+static struct seen_readout *seen_at(const struct recon_job *job, size_t i)
+{
+    return job->seen ? &job->seen->readout[job->frames->readouts[i]] : NULL;
+}
 
 /* ---- columns ---- */
 
@@ -73,7 +79,10 @@ static int columns_check(struct recon_job *job)
     job->columns = readout_at(job, 0)->traj_dims;
     job->coordinates = job->dim;
     for (size_t i = 0; i < job->frames->used; i++) {
+        const struct seen_readout *seen = seen_at(job, i);
         const struct scan_readout *readout = readout_at(job, i);
+        if (seen && seen->columns > 0 && seen->columns == job->columns)
+            continue;
         if (readout->traj_dims == 0 && job->encoding->trajectory == SCAN_CARTESIAN)
             return err_set_acquisition(
                 ERR_TRAJ_MISSING, readout->acquisition,
@@ -149,53 +158,107 @@ static inline void columns_scan(const float *k, size_t samples, size_t columns, 
     *greatest = high;
 }
 
-static void readout_scan(const float *k, size_t samples, int columns, size_t at, struct extremes *found)
+/* The extremes of one readout, without their places. */
+static struct extremes readout_scan(const float *k, size_t samples, int columns)
 {
-    uint32_t most[4] = {0};
-    float least, greatest;
+    struct extremes here = {.longer = samples > 1};
     if (columns == 2)
-        columns_scan(k, samples, 2, most, &least, &greatest);
+        columns_scan(k, samples, 2, here.most, &here.least, &here.greatest);
     else if (columns == 3)
-        columns_scan(k, samples, 3, most, &least, &greatest);
+        columns_scan(k, samples, 3, here.most, &here.least, &here.greatest);
     else
-        columns_scan(k, samples, (size_t)columns, most, &least, &greatest);
-    struct extremes here = {.least = least, .greatest = greatest, .least_at = at};
-    here.level = recon_level(least, greatest);
-    here.longer = samples > 1;
-    for (int c = 0; c < columns; c++) {
-        here.most[c] = most[c];
+        columns_scan(k, samples, (size_t)columns, here.most, &here.least, &here.greatest);
+    here.level = recon_level(here.least, here.greatest);
+    return here;
+}
+
+/* Join those of readout `at` of the frames. */
+static void readout_join(struct extremes *into, struct extremes here, size_t at, int columns)
+{
+    for (int c = 0; c < columns; c++)
         here.most_at[c] = at;
-    }
-    extremes_join(found, &here, columns);
+    here.least_at = at;
+    extremes_join(into, &here, columns);
 }
 
 /* FNV-1a over 32-bit words. Equal hashes only suggest equal trajectories; the bytes are compared too. */
-static uint64_t readout_hash(const float *k, size_t floats, uint64_t hash)
+static uint64_t words_hash(const void *words, size_t count)
 {
-    for (size_t i = 0; i < floats; i++) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, k + i, sizeof bits);
+        memcpy(&bits, (const char *)words + i * sizeof bits, sizeof bits);
         hash = (hash ^ bits) * UINT64_C(0x100000001b3);
     }
-    return (hash ^ floats) * UINT64_C(0x100000001b3);
+    return (hash ^ count) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t readout_hash(const struct recon_job *job, const struct scan_readout *readout)
+{
+    return words_hash(kept_traj(job, readout), frames_kept(readout) * (size_t)job->columns);
+}
+
+/* Look at the trajectory of readout `i` of the frames, if that was not done before. */
+static struct extremes readout_look(const struct recon_job *job, size_t i)
+{
+    const struct scan_readout *readout = readout_at(job, i);
+    struct seen_readout *seen = seen_at(job, i);
+    if (seen && seen->columns > 0)
+        return seen->extremes;
+    const struct extremes found = readout_scan(kept_traj(job, readout), frames_kept(readout), job->columns);
+    if (seen)
+        *seen = (struct seen_readout){.extremes = found, .hash = readout_hash(job, readout), .columns = job->columns};
+    return found;
+}
+
+/* The samples of readouts that are to be looked at. */
+static void looks_count(const struct recon_job *job, size_t *samples)
+{
+    *samples = job->samples;
+    if (!job->seen)
+        return;
+    *samples = 0;
+    for (size_t i = 0; i < job->frames->used; i++)
+        if (seen_at(job, i)->columns == 0) {
+            *samples += frames_kept(readout_at(job, i));
+            job->seen->looked++;
+        }
 }
 
 static void trajectories_scan(const struct recon_job *job, struct extremes *out)
 {
     int columns = job->columns;
+    size_t samples;
     struct extremes all = {.least = INFINITY, .greatest = -INFINITY, .least_at = SIZE_MAX, .level = true};
     for (int c = 0; c < 4; c++)
         all.most_at[c] = SIZE_MAX;
-#pragma omp parallel num_threads(recon_threads(job, job->samples))
+    looks_count(job, &samples);
+#pragma omp parallel num_threads(recon_threads(job, samples))
     {
         struct extremes mine = all;
 #pragma omp for schedule(static)
         for (size_t i = 0; i < job->frames->used; i++)
-            readout_scan(kept_traj(job, readout_at(job, i)), frames_kept(readout_at(job, i)), columns, i, &mine);
+            readout_join(&mine, readout_look(job, i), i, columns);
 #pragma omp critical
         extremes_join(&all, &mine, columns);
     }
     *out = all;
+}
+
+/* Of a frame's readouts, and what distinguishes their samples besides the trajectory. */
+static uint64_t frame_hash(const struct recon_job *job, const struct frame *frame)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
+    for (size_t i = frame->first; i < frame->first + frame->count; i++) {
+        const struct scan_readout *readout = readout_at(job, i);
+        const struct seen_readout *seen = seen_at(job, i);
+        if (job->scan.field)
+            hash = (hash ^ words_hash(&readout->sample_time_us, 1)) * UINT64_C(0x100000001b3);
+        if (job->coordinates < job->dim)
+            hash = (hash ^ readout->idx[SCAN_STEP2]) * UINT64_C(0x100000001b3);
+        hash = (hash ^ (seen ? seen->hash : readout_hash(job, readout))) * UINT64_C(0x100000001b3);
+    }
+    return hash;
 }
 
 static int hashes_make(struct recon_job *job)
@@ -205,20 +268,9 @@ static int hashes_make(struct recon_job *job)
     job->hash = calloc(job->frames->count, sizeof *job->hash);
     if (!job->hash)
         return err_no_memory("comparing the trajectories of %zu images", job->frames->count);
-#pragma omp parallel for schedule(dynamic) num_threads(recon_threads(job, job->samples))
-    for (size_t f = 0; f < job->frames->count; f++) {
-        const struct frame *frame = &job->frames->frame[f];
-        uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
-        for (size_t i = frame->first; i < frame->first + frame->count; i++) {
-            if (job->scan.field)
-                hash = readout_hash(&readout_at(job, i)->sample_time_us, 1, hash);
-            if (job->coordinates < job->dim)
-                hash = (hash ^ readout_at(job, i)->idx[SCAN_STEP2]) * UINT64_C(0x100000001b3);
-            hash = readout_hash(kept_traj(job, readout_at(job, i)),
-                                frames_kept(readout_at(job, i)) * (size_t)job->columns, hash);
-        }
-        job->hash[f] = hash;
-    }
+#pragma omp parallel for schedule(dynamic) num_threads(job->seen ? 1 : recon_threads(job, job->samples))
+    for (size_t f = 0; f < job->frames->count; f++)
+        job->hash[f] = frame_hash(job, &job->frames->frame[f]);
     return 0;
 }
 
@@ -293,8 +345,11 @@ static int partitions_check(struct recon_job *job, const struct extremes *found)
 
 int recon_trajectory(struct recon_job *job)
 {
+    const bool beginning = job->keep || job->feed; /* the whole job's report has the warnings */
     struct extremes found;
-    int rc = columns_check(job);
+    int rc = job->seen ? recon_seen_grow(job->seen, job->scan.header->readouts) : 0;
+    if (rc == 0)
+        rc = columns_check(job);
     if (rc != 0)
         return rc;
     trajectories_scan(job, &found);
@@ -305,9 +360,9 @@ int recon_trajectory(struct recon_job *job)
         rc = partitions_check(job, &found);
     if (rc == 0)
         rc = unit_decide(job, &found);
-    if (rc == 0)
+    if (rc == 0 && !beginning)
         recon_weights_doubt(job, &found);
-    if (rc == 0 && (recon_choice(job, RECON_FRAMES) > 0 || recon_choice(job, RECON_FRAME_READOUTS) > 0))
+    if (rc == 0 && !beginning && (recon_choice(job, RECON_FRAMES) > 0 || recon_choice(job, RECON_FRAME_READOUTS) > 0))
         rc = recon_cover_warn(job);
     if (rc == 0)
         rc = hashes_make(job);
@@ -321,6 +376,22 @@ void recon_frame_offsets(const struct recon_job *job, const struct frame *frame,
     offsets[0] = 0;
     for (size_t i = 0; i < frame->count; i++)
         offsets[i + 1] = offsets[i] + frames_kept(readout_at(job, frame->first + i));
+}
+
+int recon_frame_cut(const struct frame *frame, const size_t *offsets, size_t first, size_t end, struct frame *part,
+                    size_t **own)
+{
+    const size_t count = end - first;
+    *part = *frame;
+    part->first += first;
+    part->count = count;
+    part->samples = offsets[end] - offsets[first];
+    *own = malloc((count + 1) * sizeof **own);
+    if (!*own)
+        return err_no_memory("%zu readouts of an image", count);
+    for (size_t i = 0; i <= count; i++)
+        (*own)[i] = offsets[first + i] - offsets[first];
+    return 0;
 }
 
 void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,

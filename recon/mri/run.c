@@ -399,14 +399,15 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
 
 int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan, const struct frames_begun *more,
-                   const struct recon_made *before, const struct recon_feed *feed)
+                   struct recon_begun *begun)
 {
     struct recon_job job = {.dev = dev,
                             .request = request,
                             .listener = listener,
                             .scan = *scan,
-                            .before = before,
-                            .fed = feed,
+                            .before = begun->made,
+                            .fed = &begun->feed,
+                            .seen = &begun->seen,
                             .keep = out,
                             .more = more};
     int rc = job_steps(&job);
@@ -415,10 +416,15 @@ int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_re
     return rc;
 }
 
-int recon_run_feed(struct recon_feed *feed, struct dev *dev, const struct job_request *request,
+int recon_run_feed(struct recon_begun *begun, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan)
 {
-    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan, .feed = feed};
+    struct recon_job job = {.dev = dev,
+                            .request = request,
+                            .listener = listener,
+                            .scan = *scan,
+                            .seen = &begun->seen,
+                            .feed = &begun->feed};
     int rc = job_steps(&job);
     json_decref(job.report);
     job_free(&job);

@@ -12,8 +12,9 @@ wait: latency is the time from the last byte sent to the first byte of the answe
 byte sent. Each of the three is a median of --repeats, after two that are not counted: from the second on, the
 trajectory is known. `streamed_first_ms`: the first of all, whose trajectory is new; `ahead_ms`: what the worker
 computed for the images before their job began, also a median; `after_close_ms`: the stages of what it computed last,
-after CLOSE, medians; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md). `load`: before and
-after. Prints one JSON object. MRIRECON_BIN: the programs.
+after CLOSE, medians; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md); `worker_cpu_ms`:
+processor time of the worker for a stream, without its decoder, a median. `load`: before and after. Prints one JSON
+object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -67,6 +68,13 @@ def posted(daemon, query, body):
     return first - last, first - began
 
 
+def worker_seconds(daemon):
+    """Processor time of the daemon's only worker so far, without its decoders."""
+    with open(f"/proc/{daemon.worker()}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def disc(matrix, spokes, coils):
     return scans.radial((matrix, matrix, 1), spokes, 2 * matrix, coils)
 
@@ -98,11 +106,13 @@ def main():
     scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
-    latencies, ahead, after, whole, stages, report = [], [], [], [], [], {}
+    latencies, ahead, after, whole, stages, used, report = [], [], [], [], [], [], {}
     load = [os.getloadavg()[0]]
     with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
+            before = worker_seconds(daemon)
             latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions))
+            used.append(worker_seconds(daemon) - before)
             report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
             ahead.append(report.get("ahead_seconds", 0))
             stages.append(report.get("ahead_stages", {}))
@@ -119,6 +129,7 @@ def main():
                       "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
                       "ahead_ms": median(ahead),
                       "after_close_ms": {name: median([one.get(name, 0) for one in stages]) for name in stages[-1]},
+                      "worker_cpu_ms": median(used),
                       "parts": report.get("parts"), "parts_ahead": report.get("parts_ahead"),
                       "device": report["device"],
                       "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole),

@@ -1,5 +1,6 @@
 /* recon/mri/recon_ahead.h and recon/scan/scan_live.h: images computed while their scan arrives are bit-identical to
  * those of the whole scan, and memory that changes under the reader causes no invalid access. */
+#include "recon/mri/recon_made.h"
 #include "tests/unit/stream_fixture.h"
 
 /* Run the job on the whole scan, without and with what was computed ahead: the bits are the same, and `ahead` images
@@ -66,6 +67,29 @@ static void images_of_single_coils_are_taken_from_the_start_of_a_scan(void **sta
     assert_false(job_step(&job));
     job_check(&job, &s, 1);
     stream_end(&s);
+}
+
+/* Each look at a stream reads the trajectories of its new readouts only, whether they make images complete or not. */
+static void each_readout_is_looked_at_once(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"coils", "rss"}, {"frame_readouts", "6"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct stream s;
+        struct job job;
+        stream_begin(&s, "");
+        job_begin(&job, &s, rows[i][0], rows[i][1]);
+        for (size_t count = 1; count <= s.flat.header.readouts; count++) {
+            stream_put(&s, count);
+            assert_false(job_step(&job));
+        }
+        stream_close(&s);
+        assert_true(job_step(&job));
+        assert_int_equal(job.shown, i == 0 ? REPETITIONS : SPOKES * REPETITIONS / 6);
+        assert_int_equal(recon_begun_of(job.ahead)->seen.looked, SPOKES * REPETITIONS);
+        job_check(&job, &s, (int64_t)job.shown);
+        stream_end(&s);
+    }
 }
 
 static void images_of_a_given_number_of_readouts_are_computed(void **state)
@@ -627,6 +651,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(complete_repetitions_are_computed, random_reset),
         cmocka_unit_test_setup(images_of_single_coils_are_taken_from_the_start_of_a_scan, random_reset),
+        cmocka_unit_test_setup(each_readout_is_looked_at_once, random_reset),
         cmocka_unit_test_setup(images_of_a_given_number_of_readouts_are_computed, random_reset),
         cmocka_unit_test_setup(iterative_images_are_computed, random_reset),
         cmocka_unit_test_setup(compressed_coils_of_a_series_do_not_wait, random_reset),

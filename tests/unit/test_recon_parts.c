@@ -1,6 +1,7 @@
 /* recon/mri/recon_parts.h: images of streams gridded in parts: bit-identical whenever the stream arrives, equal to the
  * whole image within the tolerance, and without anything added ahead if the trajectory turns out to differ. */
 #include "recon/mri/plan_cache.h"
+#include "recon/mri/recon_made.h"
 #include "recon/mri/recon_parts.h"
 #include "tests/random.h"
 #include "tests/unit/stream_fixture.h"
@@ -137,6 +138,7 @@ static void parts_are_added_ahead_once_the_trajectory_is_known(void **state)
     }
     assert_int_equal(job.shown, 0);
     run_all(&job, &s);
+    assert_int_equal(recon_begun_of(job.ahead)->seen.compared, MANY); /* each readout once */
     check(&job, &s, 3, 2);
     end(&job, &s);
 }

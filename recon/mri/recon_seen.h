@@ -1,0 +1,31 @@
+/* recon_seen.h: what the trajectories of a scan that arrives were found to be, readout by readout, so that a look at
+ * more of the scan reads the samples of new readouts only. Only recon/mri/ includes this.
+ *
+ * Only of the worker's own copy of the scan (recon/scan/scan_live.h), which does not change: the decoder may have
+ * changed its own since, and the job checks that anew.
+ */
+#ifndef MRIRECON_RECON_SEEN_H
+#define MRIRECON_RECON_SEEN_H
+
+#include "recon/mri/recon_weights.h"
+
+/* Of one readout's trajectory, without the discarded samples. */
+struct seen_readout {
+    struct extremes extremes; /* its members *_at are not set */
+    uint64_t hash;
+    int columns; /* of the trajectory; 0: it was not looked at */
+};
+
+/* All zero: nothing was looked at. */
+struct recon_seen {
+    struct seen_readout *readout; /* [count], by their index in the scan */
+    size_t count;
+    /* Readouts, in all: those whose trajectory was read, and compared with a plan's. */
+    uint64_t looked, compared;
+};
+
+/* Make place for `count` readouts. Fails with ERR_NO_MEMORY. */
+int recon_seen_grow(struct recon_seen *seen, size_t count);
+void recon_seen_free(struct recon_seen *seen);
+
+#endif

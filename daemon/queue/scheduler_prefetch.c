@@ -96,6 +96,15 @@ static void forget_gone(struct scheduler *scheduler)
 
 void prefetch_claimed(struct scheduler *scheduler, struct worker_slot *slot)
 {
+    struct announcement begun = {.scan = -1};
+    /* A worker that were told to prepare the job that it runs would drop what it has computed of it. */
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(scheduler->announced.job.id, slot->running.job.id) == 0) {
+        begun = scheduler->announced;
+        scheduler->announced = (struct announcement){.scan = -1};
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    announcement_clear(&begun);
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
         if (strcmp(worker->prefetched, slot->running.job.id) == 0 ? worker != &slot->worker : worker == &slot->worker)

@@ -10,8 +10,11 @@
 
 enum {
     MOST_WRITTEN = 64 << 20, /* bytes of results that are written before their job begins */
-    PAUSE_LEAST_US = 100,    /* between two checks of an arriving input, once there was more .. */
-    PAUSE_MOST_US = 500      /* .. doubled by each check that finds no more */
+    /* Between two checks of an arriving input, once there was more; then; and after a while without more. */
+    PAUSE_LEAST_US = 100,
+    PAUSE_SOON_US = 200,
+    PAUSE_MOST_US = 1000,
+    CHECKS_SOON = 500 /* without more, before that while has passed */
 };
 
 struct ahead {
@@ -28,8 +31,8 @@ struct ahead {
     struct live_file file;
     void *of;             /* the kind's, of an input that arrives; NULL: it has not begun to */
     struct ahead_job job; /* of one that is complete */
-    int pause_us;
-    bool over; /* all is computed, or nothing more can be */
+    int checks;           /* of an arriving input, since there was more */
+    bool over;            /* all is computed, or nothing more can be */
 };
 
 int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worker_options *options, int socket,
@@ -42,7 +45,6 @@ int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worke
     a->options = options;
     a->socket = socket;
     a->listener = *listener;
-    a->pause_us = PAUSE_LEAST_US;
     a->next.live = a->now.live = -1;
     pthread_mutex_init(&a->lock, NULL);
     *out = a;
@@ -178,15 +180,16 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache)
     const struct job_listener listener = {a, asked_to_stop};
     const struct job_show show = {&a->file, live_file_show};
     bool more = false;
+    a->checks = a->checks < CHECKS_SOON ? a->checks + 1 : a->checks;
     if (!has_begun(a)) {
-        a->pause_us = PAUSE_LEAST_US;
+        a->checks = 0;
         return 0;
     }
     struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
     request.cache = cache;
     request.show = a->now.live >= 0 ? &show : NULL;
     int rc = a->now.run->ahead_go(a->of, dev, &request, &listener, &more, &a->over);
-    a->pause_us = more ? PAUSE_LEAST_US : a->pause_us < PAUSE_MOST_US / 2 ? 2 * a->pause_us : PAUSE_MOST_US;
+    a->checks = more ? 0 : a->checks;
     a->over = a->over || (rc != 0 && rc != ERR_CANCELED); /* the job will say why */
     return rc == ERR_DEVICE ? rc : 0;
 }
@@ -230,7 +233,7 @@ int ahead_turn(struct ahead *a, struct dev *dev, void *cache)
 
 double ahead_pause(const struct ahead *a)
 {
-    return 1e-6 * a->pause_us;
+    return 1e-6 * (a->checks == 0 ? PAUSE_LEAST_US : a->checks < CHECKS_SOON ? PAUSE_SOON_US : PAUSE_MOST_US);
 }
 
 static bool is_now(struct ahead *a, const char *id)

@@ -41,7 +41,8 @@ static int squares_store(struct gridder *g, size_t f)
 {
     float *to = g->job->images->data + f * g->pixels;
     int rc = dev_download(g->job->dev, to, squares_of(g), g->pixels * sizeof *to);
-    for (size_t i = 0; i < g->pixels && rc == 0; i++)
+#pragma omp parallel for simd schedule(static) num_threads(recon_threads(g->job, g->pixels))
+    for (size_t i = 0; i < (rc == 0 ? g->pixels : 0); i++)
         to[i] = sqrtf(to[i]);
     return rc;
 }

@@ -13,8 +13,11 @@ enum {
     CHUNK = 256 << 10,
     READOUTS_FIRST = 1024,
     READOUTS_MOST = 1 << 20, /* kept in memory until the end */
-    WAIT_LEAST_NS = 100000,  /* between two checks for more bytes, once there were some .. */
-    WAIT_MOST_NS = 2000000   /* .. doubled by each check that finds none */
+    /* Between two checks for more bytes: at first, as a measurement goes on or ends, then at the most, as it rests. */
+    WAIT_LEAST_NS = 100000,
+    WAIT_SOON_NS = 200000,
+    WAIT_MOST_NS = 2000000,
+    SOON_NS = 100000000 /* how long it is "at first" */
 };
 
 struct follower {
@@ -31,10 +34,18 @@ struct follower {
     bool within; /* the last readout is not complete */
 };
 
+/* Sleep, after having waited for *waited ns. */
+static void rest(long *waited)
+{
+    const long ns = *waited < WAIT_LEAST_NS ? WAIT_LEAST_NS : *waited < SOON_NS ? WAIT_SOON_NS : WAIT_MOST_NS;
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    *waited += *waited < SOON_NS ? ns : 0;
+}
+
 /* Wait for at least one byte. */
 static int more(struct follower *f)
 {
-    struct timespec moment = {.tv_nsec = WAIT_LEAST_NS};
+    long waited = 0;
     while (f->from == f->to) {
         const size_t complete = f->count - f->within;
         int rc = complete > f->told ? scan_builder_tell(&f->builder, complete, f->whole) : 0;
@@ -44,10 +55,8 @@ static int more(struct follower *f)
         ssize_t got = pread(f->file, f->chunk, CHUNK, (off_t)f->at);
         if (got < 0 && errno != EINTR)
             return err_set(ERR_IO, "The file cannot be read (%s).", strerror(errno));
-        if (got == 0) {
-            nanosleep(&moment, NULL);
-            moment.tv_nsec = moment.tv_nsec < WAIT_MOST_NS / 2 ? 2 * moment.tv_nsec : WAIT_MOST_NS;
-        }
+        if (got == 0)
+            rest(&waited);
         f->from = 0;
         f->to = got > 0 ? (size_t)got : 0;
     }

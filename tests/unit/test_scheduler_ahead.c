@@ -23,6 +23,14 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     return next(mutex);
 }
 
+/* While `asleep`, the scheduler is not woken. */
+static atomic_bool asleep;
+
+int eventfd_write(int fd, eventfd_t value)
+{
+    return asleep || write(fd, &value, sizeof value) == sizeof value ? 0 : -1;
+}
+
 /* Wait until the worker has recorded this message so many times. */
 static void noted(struct fixture *f, const char *type, const char *id, int times)
 {
@@ -162,6 +170,39 @@ static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
     }
 }
 
+/* A stream is announced when it begins to arrive, and when it is complete. Its job may be claimed before the scheduler
+ * has looked at the second announcement: the worker, which has begun the job, is not told to prepare it again. */
+static void a_job_that_has_begun_is_not_prepared_again(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    struct spool_file file;
+    struct job job = {.parameters = json_object(), .formats = json_array()};
+    int scan;
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+    assert_int_equal(spool_append(&file, "good", 4), 0);
+    strcpy(job.id, file.id);
+    strcpy(job.kind, "recon");
+    assert_int_equal(spool_reopen(&file, &scan), 0);
+    scheduler_announce(f->scheduler, &job, scan, true);
+    noted(f, "prepare", job.id, 1);
+    assert_int_equal(spool_reopen(&file, &scan), 0);
+    asleep = true;
+    scheduler_announce(f->scheduler, &job, scan, false);
+    assert_int_equal(spool_finish(&file), 0);
+    assert_int_equal(store_submit(f->store, &job, 100), 0);
+    asleep = false;
+    scheduler_wake(f->scheduler);
+    struct job done = reach(f, job.id, JOB_SUCCEEDED);
+    job_clear(&done);
+    noted(f, "job", job.id, 1);
+    noted(f, "prepare", job.id, 1);
+    job_clear(&job);
+}
+
 /* A worker that dies before it reports anything of the job that it is given may have died of the one that it computed
  * ahead: the job is not charged with that, once. */
 static void a_job_is_not_charged_with_what_was_computed_ahead(void **state)
@@ -266,14 +307,6 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
     job_clear(&job);
 }
 
-/* While `asleep`, the scheduler is not woken. */
-static atomic_bool asleep;
-
-int eventfd_write(int fd, eventfd_t value)
-{
-    return asleep || write(fd, &value, sizeof value) == sizeof value ? 0 : -1;
-}
-
 /* Two uploads whose commits fail between two iterations of the scheduler. */
 static void two_retracted_uploads_are_both_forgotten(void **state)
 {
@@ -317,6 +350,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
         WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
+        WITH_SCHEDULER(a_job_that_has_begun_is_not_prepared_again),
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
         WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),

@@ -49,6 +49,7 @@ struct calibration {
     size_t offsets, places, n;   /* of a kernel; columns of A; its rows */
     float *a_re, *a_im;          /* A by columns: [places][n] */
     struct double_parts l, v, r; /* [rank][n]: L transposed; V; [rank][rank]: R */
+    bool dense;                  /* A is small along one side: maps_dense.c; L, V and R are not used */
     size_t rank, rank_most;
     double cut, *rest; /* e; [n]: the diagonal of M - L L^H */
 };
@@ -333,16 +334,15 @@ static struct calibration sizes_of(const struct maps_work *work, struct maps_lag
 {
     struct calibration c = {.work = work, .leaf = rows_best(), .coils = work->params->coils, .offsets = 1, .places = 1};
     for (int d = 0; d < 3; d++) {
-        /* The kernel must be smaller than the centre, so that it can be moved within it. */
-        const int most = (work->m[d] + 1) / 2;
-        c.width[d] = out->width[d] = work->params->width < most ? work->params->width : most;
+        c.width[d] = out->width[d] = maps_width(work->params, d);
         out->count[d] = 2 * c.width[d] - 1;
         c.offsets *= (size_t)c.width[d];
         c.places *= (size_t)(work->m[d] - c.width[d] + 1);
     }
     out->pairs = (size_t)c.coils * (size_t)(c.coils + 1) / 2;
     c.n = c.offsets * (size_t)c.coils;
-    c.rank_most = c.n < RANK_MOST ? c.n : RANK_MOST;
+    c.dense = c.n <= RANK_MOST || c.places <= RANK_MOST;
+    c.rank_most = c.dense ? 0 : RANK_MOST;
     return c;
 }
 
@@ -351,28 +351,38 @@ size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *la
     const struct calibration c = sizes_of(work, lags);
     const size_t matrix = 2 * c.n * c.places * sizeof *c.a_re;
     const size_t factors = 2 * (2 * c.rank_most * c.n + c.rank_most * c.rank_most) * sizeof *c.l.re;
-    return matrix + factors + c.n * sizeof *c.rest + maps_lags_bytes(work, lags);
+    return maps_lags_bytes(work, lags) +
+           (c.dense ? maps_dense_bytes(work, c.places, c.n) : matrix + factors + c.n * sizeof *c.rest);
+}
+
+/* The vectors by pivots; their memory is c's. */
+static int pivoted(struct calibration *c, struct maps_vectors *out)
+{
+    int rc = calibration_create(c);
+    if (rc == 0) {
+        matrix_fill(c);
+        rc = cut_find(c);
+    }
+    if (rc == 0)
+        rc = cholesky_pivoted(c);
+    if (rc == 0)
+        rc = factor(c);
+    if (rc == 0)
+        rc = substitute(c);
+    *out = (struct maps_vectors){.count = c->rank, .re = c->v.re, .im = c->v.im, .scale = 1};
+    return rc;
 }
 
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
 {
     struct calibration c = sizes_of(work, out);
-    int rc = calibration_create(&c);
-    if (rc == 0) {
-        matrix_fill(&c);
-        rc = cut_find(&c);
-    }
-    if (rc == 0)
-        rc = cholesky_pivoted(&c);
-    if (rc == 0)
-        rc = factor(&c);
-    if (rc == 0)
-        rc = substitute(&c);
-    const struct maps_vectors v = {c.rank, c.v.re, c.v.im};
+    struct maps_vectors v = {.memory = NULL};
+    int rc = c.dense ? maps_dense(work, c.places, c.n, DONE_V, &v) : pivoted(&c, &v);
     if (rc == 0)
         rc = maps_lags_sum(work, &v, DONE_V, MAPS_CALIBRATED, out);
     if (rc == 0)
         rc = maps_tell(work, MAPS_CALIBRATED);
+    free(v.memory);
     calibration_free(&c);
     return rc;
 }

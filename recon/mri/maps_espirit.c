@@ -28,15 +28,16 @@ struct row {
 
 static bool turns_make(struct parts *turns, int n, int lags)
 {
-    if (!parts_create(turns, (size_t)n * (size_t)lags))
-        return false;
-    for (int r = 0; r < n; r++)
+    struct parts circle = {.re = NULL};
+    const bool room = circle_create(&circle, n) && parts_create(turns, (size_t)n * (size_t)lags);
+    for (int r = 0; r < n && room; r++)
         for (int l = 0; l < lags; l++) {
-            const double angle = 2 * M_PI * ((r - n / 2) * (l - lags / 2) % n) / n;
-            turns->re[(size_t)r * (size_t)lags + (size_t)l] = (float)cos(angle);
-            turns->im[(size_t)r * (size_t)lags + (size_t)l] = (float)sin(angle);
+            const int place = circle_place((r - n / 2) * (l - lags / 2), n);
+            turns->re[(size_t)r * (size_t)lags + (size_t)l] = circle.re[place];
+            turns->im[(size_t)r * (size_t)lags + (size_t)l] = circle.im[place];
         }
-    return true;
+    free(circle.re);
+    return room;
 }
 
 /* out[inner] = sum over the lags l of axis d of turns[r][l] in[l][inner] */
@@ -115,6 +116,7 @@ static size_t row_run(const void *of, int thread, int z, int y)
     const size_t at = ((size_t)z * (size_t)work->params->n[1] + (size_t)y) * nx;
     struct maps_pixel *pixel = &row->pixel;
     size_t support = 0;
+    bool follows = false; /* the vector is that of the pixel before */
     if (z != row->z)
         lags_turn(e, 2, (size_t)z, (size_t)e->lags.count[1] * lags * pairs, &e->lags.values, &row->planes);
     row->z = z;
@@ -122,10 +124,13 @@ static size_t row_run(const void *of, int thread, int z, int y)
     waves_fill(e, row);
     for (size_t x = 0; x < nx; x++) {
         e->leaf->reals(&waves, e->weights + x * lags, 2 * pairs, row->pairs.re);
-        maps_pixel_fill(pixel, row->pairs.re, row->pairs.im, 1);
-        if (x == 0)
+        const bool runs = maps_pixel_reaches(row->pairs.re, row->pairs.im, pixel->coils, (float)work->params->crop);
+        if (runs)
+            maps_pixel_fill(pixel, row->pairs.re, row->pairs.im, 1);
+        if (runs && !follows)
             maps_pixel_begin(pixel);
-        const float value = maps_pixel_first(pixel);
+        follows = runs;
+        const float value = runs ? maps_pixel_first(pixel) : 0;
         support += maps_pixel_store(work, pixel, value, work->params->crop, work->reference, at + x);
     }
     return support;

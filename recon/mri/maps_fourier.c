@@ -46,16 +46,17 @@ static int no_memory(const struct transform *t)
 /* exp(-2 pi i r k / n), or exp(+2 pi i r k / n) where `back`; r = -floor(n/2) .., k = -floor(m/2) .. */
 static bool matrix_make(struct parts *matrix, int n, int m, bool back, bool line)
 {
-    if (!parts_create(matrix, (size_t)n * (size_t)m))
-        return false;
-    for (int r = 0; r < n; r++)
+    struct parts circle = {.re = NULL};
+    const bool room = circle_create(&circle, n) && parts_create(matrix, (size_t)n * (size_t)m);
+    for (int r = 0; r < n && room; r++)
         for (int k = 0; k < m; k++) {
-            const double angle = 2 * M_PI * ((r - n / 2) * (k - m / 2) % n) / n;
+            const int place = circle_place((r - n / 2) * (k - m / 2), n);
             const size_t at = back == line ? (size_t)k * (size_t)n + (size_t)r : (size_t)r * (size_t)m + (size_t)k;
-            matrix->re[at] = (float)cos(angle);
-            matrix->im[at] = (float)(back ? sin(angle) : -sin(angle));
+            matrix->re[at] = circle.re[place];
+            matrix->im[at] = back ? circle.im[place] : -circle.im[place];
         }
-    return true;
+    free(circle.re);
+    return room;
 }
 
 /* The pass along axis d, after which t->size is that of the result. */

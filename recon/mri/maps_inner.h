@@ -5,6 +5,7 @@
 #include "gridding/base/err.h"
 #include "recon/mri/maps.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Complex numbers: real and imaginary parts as two arrays in one memory, released by free(re). */
@@ -18,6 +19,22 @@ static inline bool parts_create(struct parts *parts, size_t n)
     return parts->re;
 }
 
+/* exp(2 pi i j / n), j = 0 .. n - 1; and that of any number of turns. */
+static inline bool circle_create(struct parts *circle, int n)
+{
+    if (!parts_create(circle, (size_t)n))
+        return false;
+    for (int j = 0; j < n; j++) {
+        circle->re[j] = (float)cos(2 * M_PI * j / n);
+        circle->im[j] = (float)sin(2 * M_PI * j / n);
+    }
+    return true;
+}
+static inline int circle_place(int turns, int n)
+{
+    return turns % n < 0 ? turns % n + n : turns % n;
+}
+
 struct maps_work {
     const struct maps_params *params;
     int threads;
@@ -27,6 +44,18 @@ struct maps_work {
     struct c32 *centre;     /* [coils][mz][my][mx]: of the images' Fourier transform */
     struct c32 *reference;  /* [coils]: the combination of coils with the most signal; its norm is 1 */
 };
+
+/* The size of the centre of k-space along an axis, and of an ESPIRiT kernel, which must be smaller than the centre, so
+ * that it can be moved within it. */
+static inline int maps_centre(const struct maps_params *params, int d)
+{
+    return params->n[d] < params->calibration ? params->n[d] : params->calibration;
+}
+static inline int maps_width(const struct maps_params *params, int d)
+{
+    const int most = (maps_centre(params, d) + 1) / 2;
+    return params->width < most ? params->width : most;
+}
 
 /* The two families of methods: fill work->maps. */
 int maps_espirit(struct maps_work *work);
@@ -58,10 +87,13 @@ struct maps_lags {
 
 /* ---- maps_lags.c ---- */
 
-/* Vectors V over coils and offsets of a kernel, [count][coils][offsets z][y][x]: P = V^H V. */
+/* Vectors V over coils and offsets of a kernel, [count][coils][offsets z][y][x]: P = scale V^H V, to which I is added
+ * if the scale is negative. */
 struct maps_vectors {
     size_t count;
     const double *re, *im;
+    double scale;
+    double *memory; /* theirs, or NULL */
 };
 
 /* out->values = sum over the offsets p - p' = lag of P[(c, p)][(c', p')], divided by their number. Sizes are set;
@@ -71,6 +103,16 @@ int maps_lags_sum(const struct maps_work *work, const struct maps_vectors *v, do
 
 /* The memory that this uses, including the values. */
 size_t maps_lags_bytes(const struct maps_work *work, struct maps_lags *out);
+
+/* ---- maps_dense.c ---- */
+
+/* The vectors of the signal space of the calibration matrix, of `places` columns and `rows` rows (coils x offsets),
+ * whose memory the caller frees, also after a failure; progress runs to `done`. Fails with ERR_NO_MEMORY, ERR_CANCELED.
+ */
+int maps_dense(const struct maps_work *work, size_t places, size_t rows, double done, struct maps_vectors *out);
+
+/* The memory that this uses, including the vectors. */
+size_t maps_dense_bytes(const struct maps_work *work, size_t places, size_t rows);
 
 /* ---- maps_calibration.c ---- */
 
@@ -98,6 +140,10 @@ void maps_pixel_free(struct maps_pixel *pixel);
 /* Replace the vector (of norm 1) by the first eigenvector of the matrix, by power iteration from it. Returns the
  * eigenvalue; 0 for a matrix of zeros, and the vector is unchanged. */
 float maps_pixel_first(struct maps_pixel *pixel);
+
+/* Whether the first eigenvalue of the matrix of these pairs, in the order of maps_pixel_fill(), may reach `crop`: it is
+ * at most the matrix's norm. */
+bool maps_pixel_reaches(const float *re, const float *im, int coils, float crop);
 
 /* The initial vector: the matrix's column with the largest diagonal entry. */
 void maps_pixel_begin(struct maps_pixel *pixel);

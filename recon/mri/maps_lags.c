@@ -134,11 +134,18 @@ static void products_add(const struct lags_work *l, size_t k, size_t count, doub
     }
 }
 
+/* Whether a pair (i, j), at i (i + 1) / 2 + j, has j = i: one of 0, 2, 5, 9 .. */
+static bool coils_equal(size_t pair)
+{
+    const size_t i = (size_t)((sqrt(8.0 * (double)pair + 9) - 3) / 2 + 0.5);
+    return pair == i * (i + 3) / 2;
+}
+
 /* From the sums of pairs [first, first + count) to their lags. */
 static void pairs_turn_back(const struct lags_work *l, size_t first, size_t count, double *scratch)
 {
     const size_t pairs = l->out->pairs, n = l->all * count;
-    const double scale = 1 / ((double)l->all * (double)l->offsets);
+    const double scale = l->v->scale / ((double)l->all * (double)l->offsets);
     for (size_t k = 0; k < l->all; k++) {
         memcpy(scratch + k * count, l->sums + k * pairs + first, count * sizeof *scratch);
         memcpy(scratch + n + k * count, l->sums + (l->all + k) * pairs + first, count * sizeof *scratch);
@@ -146,7 +153,8 @@ static void pairs_turn_back(const struct lags_work *l, size_t first, size_t coun
     const double *done = volume_turn(l, l->back, count, scratch, scratch + l->each);
     for (size_t lag = 0; lag < l->all; lag++)
         for (size_t p = 0; p < count; p++) {
-            l->out->values.re[lag * pairs + first + p] = (float)(scale * done[lag * count + p]);
+            const bool one = lag == l->all / 2 && l->v->scale < 0 && coils_equal(first + p);
+            l->out->values.re[lag * pairs + first + p] = (float)(scale * done[lag * count + p] + one);
             l->out->values.im[lag * pairs + first + p] = (float)(scale * done[n + lag * count + p]);
         }
 }

@@ -14,7 +14,9 @@ enum { STEPS_MOST = 40, LANES = 8, ROWS_TOLD = 32 /* rows of pixels between two 
 
 /* v is accepted at this |G v - mu v|^2 / mu^2: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
 #define RESIDUAL 1e-6f
-#define SMALLEST 1e-30f /* the data are scaled to about 1 */
+/* A pixel whose norm is below this share of `crop` has no map, whatever the rounding. */
+#define NORM_SHARE 0.99f
+#define SMALLEST   1e-30f /* the data are scaled to about 1 */
 
 int maps_pixel_create(struct maps_pixel *pixel, int coils)
 {
@@ -52,6 +54,18 @@ static void take(struct maps_pixel *p, float square)
         p->vector_re[i] = scale * p->next_re[i];
         p->vector_im[i] = scale * p->next_im[i];
     }
+}
+
+bool maps_pixel_reaches(const float *re, const float *im, int coils, float crop)
+{
+    const int pairs = coils * (coils + 1) / 2;
+    float square = 0;
+#pragma omp simd reduction(+ : square)
+    for (int i = 0; i < pairs; i++)
+        square += 2 * (re[i] * re[i] + im[i] * im[i]);
+    for (int i = 0, at = 0; i < coils; i++, at += i + 1)
+        square -= re[at] * re[at] + im[at] * im[at];
+    return square >= NORM_SHARE * NORM_SHARE * crop * crop;
 }
 
 void maps_pixel_begin(struct maps_pixel *p)

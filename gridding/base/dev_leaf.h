@@ -15,10 +15,11 @@ extern "C" {
 
 struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
-struct range_leaf;  /* gridding/range/sums_leaf.h */
-struct sparse_leaf; /* gridding/sparse/sparse_leaf.h */
-struct fft_leaf;    /* gridding/fft/fft_leaf.h */
-struct split_leaf;  /* gridding/split/split_leaf.h */
+struct range_leaf;   /* gridding/range/sums_leaf.h */
+struct sparse_leaf;  /* gridding/sparse/sparse_leaf.h */
+struct fft_leaf;     /* gridding/fft/fft_leaf.h */
+struct split_leaf;   /* gridding/split/split_leaf.h */
+struct espirit_leaf; /* gridding/espirit/espirit_leaf.h */
 
 /* The functions of vec.h for this device. */
 struct vec_leaf {
@@ -60,14 +61,15 @@ struct dev_leaf {
     int (*copy)(struct dev *to, void *there, struct dev *from, const void *here, size_t bytes);
     const struct nufft_leaf *nufft;
     const struct convolution_leaf *convolution;
-    const struct vec_leaf *vec;       /* NULL: this device has no vector arithmetic */
-    const struct range_leaf *range;   /* NULL: this device has no sums of limited range except a NUFFT's */
-    const struct sparse_leaf *sparse; /* NULL: this device has no wavelets and differences */
-    const struct fft_leaf *fft;       /* NULL: this device has no transforms of one axis */
-    const struct split_leaf *split;   /* NULL: this device has no sums in two parts */
+    const struct vec_leaf *vec;         /* NULL: this device has no vector arithmetic */
+    const struct range_leaf *range;     /* NULL: this device has no sums of limited range except a NUFFT's */
+    const struct sparse_leaf *sparse;   /* NULL: this device has no wavelets and differences */
+    const struct fft_leaf *fft;         /* NULL: this device has no transforms of one axis */
+    const struct split_leaf *split;     /* NULL: this device has no sums in two parts */
+    const struct espirit_leaf *espirit; /* NULL: the host computes coil maps */
 };
 
-enum { DEV_LEAF_ABI = 16, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 17, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -91,6 +93,7 @@ int vec_cg_step_gpu(struct dev *dev, const struct vec_cg *cg);
 extern const struct sparse_leaf sparse_leaf_cpu, sparse_leaf_gpu;
 extern const struct fft_leaf fft_leaf_cpu, fft_leaf_gpu;
 extern const struct split_leaf split_leaf_cpu, split_leaf_gpu;
+extern const struct espirit_leaf espirit_leaf_gpu;
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
 extern const struct range_leaf range_leaf_cpu, range_leaf_gpu;

@@ -2,6 +2,7 @@
 #include "recon/mri/maps.h"
 
 #include "gridding/base/err.h"
+#include "gridding/espirit/espirit.h"
 #include "gridding/nufft/nufft.h"
 #include "recon/mri/maps_inner.h"
 
@@ -65,15 +66,18 @@ static int reference_find(struct maps_work *work, size_t size)
     if (rc != 0)
         return rc;
     for (int i = 0; i < coils; i++)
-        for (int j = 0; j < coils; j++) {
+        for (int j = 0; j <= i; j++) {
             const struct c32 *a = work->centre + (size_t)i * size, *b = work->centre + (size_t)j * size;
             double re = 0, im = 0;
             for (size_t q = 0; q < size; q++) {
                 re += (double)a[q].re * b[q].re + (double)a[q].im * b[q].im;
                 im += (double)a[q].im * b[q].re - (double)a[q].re * b[q].im;
             }
-            pixel.re[(size_t)j * (size_t)pixel.stride + (size_t)i] = (float)re;
-            pixel.im[(size_t)j * (size_t)pixel.stride + (size_t)i] = (float)im;
+            const size_t at = (size_t)j * (size_t)pixel.stride + (size_t)i;
+            const size_t mirrored = (size_t)i * (size_t)pixel.stride + (size_t)j;
+            pixel.re[at] = pixel.re[mirrored] = (float)re;
+            pixel.im[mirrored] = (float)-im;
+            pixel.im[at] = i == j ? 0 : (float)im;
         }
     maps_pixel_begin(&pixel);
     for (int step = 0; step < REFERENCE_STEPS; step++)
@@ -90,7 +94,7 @@ static int estimate(const struct maps_params *params, int threads, const struct 
     struct maps_work work = {.params = params, .threads = threads, .pixels = 1, .maps = maps};
     size_t size = 1;
     for (int d = 0; d < 3; d++) {
-        work.m[d] = params->n[d] < params->calibration ? params->n[d] : params->calibration;
+        work.m[d] = maps_centre(params, d);
         work.pixels *= (size_t)params->n[d];
         size *= (size_t)work.m[d];
     }
@@ -127,7 +131,7 @@ size_t maps_bytes(const struct maps_params *params, int threads)
     const size_t coils = (size_t)params->coils;
     size_t centre = 1, between;
     for (int d = 0; d < 3; d++) {
-        work.m[d] = n[d] < params->calibration ? n[d] : params->calibration;
+        work.m[d] = maps_centre(params, d);
         centre *= (size_t)work.m[d];
     }
     between = coils * (size_t)work.m[0] * ((size_t)n[1] + (size_t)work.m[1]) * (size_t)n[2] * sizeof(struct c32);
@@ -139,6 +143,53 @@ size_t maps_bytes(const struct maps_params *params, int threads)
     const size_t row = (size_t)lags.count[0] * lags.pairs * ((size_t)lags.count[1] + 3) * sizeof(struct c32);
     const size_t later = calibration + (size_t)threads * row;
     return centre + (between > later ? between : later);
+}
+
+/* ---- devices ---- */
+
+static struct espirit_params espirit_params_of(const struct maps_params *params)
+{
+    struct espirit_params p = {.coils = params->coils, .threshold = params->threshold, .crop = params->crop};
+    for (int d = 0; d < 3; d++) {
+        p.n[d] = params->n[d];
+        p.m[d] = maps_centre(params, d);
+        p.width[d] = maps_width(params, d);
+    }
+    return p;
+}
+
+bool maps_on_device(const struct dev *dev, const struct maps_params *params)
+{
+    const struct espirit_params p = espirit_params_of(params);
+    return params->method == MAPS_ESPIRIT && espirit_available(dev, &p);
+}
+
+size_t maps_device_bytes(const struct dev *dev, const struct maps_params *params)
+{
+    const struct espirit_params p = espirit_params_of(params);
+    return maps_on_device(dev, params) ? espirit_bytes(dev, &p) : 0;
+}
+
+static int device_told(void *context, size_t done, size_t most)
+{
+    return maps_tell(context, MAPS_CALIBRATED + (1 - MAPS_CALIBRATED) * (double)done / (double)most);
+}
+
+static int estimate_device(struct dev *dev, const struct maps_params *params, const struct c32 *images,
+                           struct c32 *maps, double *support)
+{
+    struct maps_work work = {.params = params};
+    const struct espirit_params p = espirit_params_of(params);
+    const struct listener listener = {&work, device_told};
+    size_t count = 0;
+    int rc = maps_tell(&work, 0);
+    if (rc == 0)
+        rc = espirit_estimate(dev, &p, images, maps, &listener, &count);
+    if (rc == 0)
+        rc = maps_tell(&work, 1);
+    if (rc == 0 && support)
+        *support = (double)count / ((double)p.n[0] * p.n[1] * p.n[2]);
+    return rc;
 }
 
 /* Copied through the host's memory. */
@@ -165,6 +216,8 @@ int maps_estimate(struct dev *dev, const struct maps_params *params, const struc
     int rc = params_check(params);
     if (rc != 0)
         return rc;
+    if (maps_on_device(dev, params))
+        return estimate_device(dev, params, images, maps, support);
     return dev_direct(dev, maps) ? estimate(params, dev_threads(dev), images, maps, support)
                                  : estimate_remote(dev, params, images, maps, support);
 }

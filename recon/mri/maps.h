@@ -43,13 +43,19 @@ struct maps_params {
 /* The defaults of a method, for images of `coils` coils and size n. */
 struct maps_params maps_defaults(enum maps_method method, int coils, const int n[3]);
 
-/* The most host memory, in bytes, that maps_estimate() uses in addition to images and maps, for a number of threads. */
-size_t maps_bytes(const struct maps_params *params, int threads);
+/* Whether the device itself computes the maps: a GPU ESPIRiT's of at most 32 coils, with the default sizes of centre
+ * and kernel or similar ones. Otherwise the host does. */
+bool maps_on_device(const struct dev *dev, const struct maps_params *params);
 
-/* maps[coils][nz][ny][nx] of images[coils][nz][ny][nx]; both are memory of `dev` and may be the same. Computed by the
- * CPU: if `dev` is a GPU, images and maps are copied through host memory. *support (may be NULL) receives the share of
- * pixels in the support. The same bits for any number of threads. Fails with ERR_BAD_PARAMETER (sizes),
- * ERR_DATA_NONFINITE, ERR_NO_MEMORY, ERR_DEVICE, ERR_CANCELED. */
+/* The most memory, in bytes, that maps_estimate() uses in addition to images and maps: on the host where that computes
+ * them, for a number of threads; and on the device where that does (0 if not). */
+size_t maps_bytes(const struct maps_params *params, int threads);
+size_t maps_device_bytes(const struct dev *dev, const struct maps_params *params);
+
+/* maps[coils][nz][ny][nx] of images[coils][nz][ny][nx]; both are memory of `dev` and may be the same. If `dev`
+ * is a GPU and maps_on_device() is false, images and maps are copied through host memory. *support (may be NULL)
+ * receives the share of pixels in the support. The same bits for any number of threads. Fails with ERR_BAD_PARAMETER
+ * (sizes), ERR_DATA_NONFINITE, ERR_NO_MEMORY, ERR_DEVICE, ERR_CANCELED. */
 int maps_estimate(struct dev *dev, const struct maps_params *params, const struct c32 *images, struct c32 *maps,
                   double *support);
 

@@ -73,7 +73,9 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
         recon_report_decide(job, "coils", sense ? "sense" : "adaptive",
                             "As requested; maps by %s from the centre of k-space of the coils' own images%s.",
                             sense ? "ESPIRiT" : "Walsh's method",
-                            dev_is_gpu(job->dev) ? ", on the CPU: there is no GPU implementation" : "");
+                            dev_is_gpu(job->dev) && !maps_on_device(job->dev, &params)
+                                ? ", on the CPU: there is no GPU implementation"
+                                : "");
     }
     recon_report_stage(job, "maps", clock_seconds() - start);
     return rc;

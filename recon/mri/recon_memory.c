@@ -22,7 +22,7 @@ static bool estimates_maps(const struct recon_job *job)
     return (recon_iterates(job) || recon_maps(job)) && !recon_maps_given(job);
 }
 
-/* Coil maps: the work space of their estimation, and on a GPU a copy of the images on the host. */
+/* Coil maps: the work space of their estimation, and for a GPU whose maps the host estimates a copy of the images. */
 static void maps_add(const struct gridder *g, size_t all_coils, struct need *need)
 {
     const struct recon_job *job = g->job;
@@ -30,6 +30,10 @@ static void maps_add(const struct gridder *g, size_t all_coils, struct need *nee
     const struct maps_params params = maps_defaults(walsh ? MAPS_WALSH : MAPS_ESPIRIT, g->most_coils, g->n);
     if (!estimates_maps(job))
         return;
+    if (maps_on_device(job->dev, &params)) {
+        add(&need->device, maps_device_bytes(job->dev, &params), 1);
+        return;
+    }
     add(&need->host, maps_bytes(&params, dev_threads(job->dev)), 1);
     add(&need->host, dev_is_gpu(job->dev) ? all_coils : 0, sizeof(struct c32));
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -168,16 +169,22 @@ static bool has_begun(struct ahead *a)
     return a->of != NULL;
 }
 
+static int tell_or_stop(void *context, const struct step_progress *now)
+{
+    struct ahead *a = context;
+    return a->stop || a->listener.progress(a->listener.context, a->now.id, a->now.run->kind, now);
+}
+
 static int asked_to_stop(void *context, const struct step_progress *now)
 {
     (void)now;
     return ((struct ahead *)context)->stop;
 }
 
-/* Of what arrives, compute what is complete. */
-static int part_compute(struct ahead *a, struct dev *dev, void *cache)
+/* Of what arrives, compute what is complete; `begun`: its job has begun. */
+static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begun)
 {
-    const struct job_listener listener = {a, asked_to_stop};
+    const struct job_listener listener = {a, begun ? tell_or_stop : asked_to_stop};
     const struct job_show show = {&a->file, live_file_show};
     bool more = false;
     a->checks = a->checks < CHECKS_SOON ? a->checks + 1 : a->checks;
@@ -192,12 +199,6 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache)
     a->checks = more ? 0 : a->checks;
     a->over = a->over || (rc != 0 && rc != ERR_CANCELED); /* the job will say why */
     return rc == ERR_DEVICE ? rc : 0;
-}
-
-static int tell_or_stop(void *context, const struct step_progress *now)
-{
-    struct ahead *a = context;
-    return a->stop || a->listener.progress(a->listener.context, a->now.id, a->now.run->kind, now);
 }
 
 /* Of what is complete, compute the whole job. One that fails is computed again when it begins, and then says why. */
@@ -228,7 +229,7 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
 
 int ahead_turn(struct ahead *a, struct dev *dev, void *cache)
 {
-    return a->now.arriving ? part_compute(a, dev, cache) : whole_compute(a, dev, cache);
+    return a->now.arriving ? part_compute(a, dev, cache, false) : whole_compute(a, dev, cache);
 }
 
 double ahead_pause(const struct ahead *a)
@@ -244,6 +245,20 @@ static bool is_now(struct ahead *a, const char *id)
     if (forgotten)
         now_drop(a);
     return strcmp(a->now.id, id) == 0;
+}
+
+int ahead_finish(struct ahead *a, const char *id, struct dev *dev, void *cache)
+{
+    int rc = 0;
+    if (!is_now(a, id) || !a->now.arriving || !a->of)
+        return 0;
+    for (bool ended = false; rc == 0 && !a->over && !a->stop && !ended;) {
+        ended = fetcher_complete(a->fetcher, id);
+        rc = part_compute(a, dev, cache, true);
+        if (rc == 0 && !a->over && !ended)
+            nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * ahead_pause(a))}, NULL);
+    }
+    return rc;
 }
 
 const void *ahead_of(struct ahead *a, const char *id, int64_t *shown)

@@ -246,6 +246,17 @@ bool fetcher_live(struct fetcher *f, const char *id, int *memory)
     return entry != NULL;
 }
 
+bool fetcher_complete(struct fetcher *f, const char *id)
+{
+    pthread_mutex_lock(&f->lock);
+    struct entry *entry = entry_find(f, id);
+    if (entry)
+        entry->arriving = false;
+    const bool ended = !entry || entry->state == READ;
+    pthread_mutex_unlock(&f->lock);
+    return ended;
+}
+
 void fetcher_tend(struct fetcher *f)
 {
     pthread_mutex_lock(&f->lock);

@@ -28,6 +28,10 @@ void fetcher_forget(struct fetcher *fetcher, const char *id);
  * caller's; -1: not yet, or already returned. False: no such input is being prefetched. Any thread. */
 bool fetcher_live(struct fetcher *fetcher, const char *id, int *memory);
 
+/* Job `id` begins, so all of its input is there, and the decoder's time is limited from now on. True: the decoder has
+ * ended, or there is none. Any thread. */
+bool fetcher_complete(struct fetcher *fetcher, const char *id);
+
 /* The input of job `id`: wait for its prefetch, or have it read from `fd` (stays the caller's). `listener` can cancel
  * the wait. *out is the caller's: kind_run.input_free(). One thread. Fails as kind_run.read(). */
 int fetcher_take(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,

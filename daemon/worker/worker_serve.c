@@ -316,6 +316,9 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
     struct param_values values;
     const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
     int64_t shown = live_of(order->message);
+    int rc = parameters_read(order->message, &job->kind, &values);
+    if (rc == 0)
+        rc = ahead_finish(w->ahead, order->id, w->dev, cache_of(w, kind_run_find(job->kind)));
     const void *ahead = ahead_of(w->ahead, order->id, &shown);
     ahead_take(w->ahead, order->id, &job->made);
     w->reported = false;
@@ -325,7 +328,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
         .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};
     const struct job_show show = {&file, live_file_show};
     const double begun = order->received;
-    int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
+    const int input = order->fds[0];
     if (rc == 0)
         rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
                                order->fd_count - 1 - checkpoint - live);

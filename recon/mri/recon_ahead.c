@@ -238,7 +238,7 @@ static int feed_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     if (value_of(request, RECON_METHOD) != RECON_METHOD_ADJOINT || ahead->begun.feed.off || is_of_all(request) ||
         value_of(request, RECON_COILS) != RECON_COILS_RSS)
         return 0;
-    const size_t due = recon_feed_due(request->cache, &ahead->begun.feed);
+    const size_t due = recon_feed_due(dev, request->cache, &ahead->begun.feed);
     if (arriving_count(ahead, request) < due || readouts / FEED_MOST > due)
         return 0;
     const struct scan scan = scan_live_part(ahead->live, readouts);

@@ -13,11 +13,13 @@ static const size_t cpu_bytes_most = (size_t)1
                                      << 30; /* of sums; not a share of the free memory, because the bits depend on it */
 enum { GPU_SHARE = 8 };                     /* samples may use 1 / GPU_SHARE of a GPU's free memory */
 
-int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1])
+int recon_parts_divide(bool gpu, const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1])
 {
+    const size_t from = gpu ? PARTS_FROM_GPU : PARTS_FROM;
+    const int most = gpu ? PARTS_MOST : PARTS_MOST_CPU;
     int parts = 0;
     ends[0] = 0;
-    while (parts < PARTS_MOST - 1 && offsets[count] - offsets[ends[parts]] >= PARTS_FROM) {
+    while (parts < most - 1 && offsets[count] - offsets[ends[parts]] >= from) {
         const size_t half = offsets[ends[parts]] + (offsets[count] - offsets[ends[parts]]) / 2;
         size_t end = ends[parts] + 1;
         while (offsets[end] < half)
@@ -85,14 +87,14 @@ void recon_feed_restart(struct recon_feed *feed)
     feed->off = false;
 }
 
-size_t recon_feed_due(struct recon_cache *cache, const struct recon_feed *feed)
+size_t recon_feed_due(const struct dev *dev, struct recon_cache *cache, const struct recon_feed *feed)
 {
     size_t ends[PARTS_MOST + 1], count;
     const struct plan_parts *parts = plan_cache_parts(cache);
     const size_t *offsets = plan_cache_offsets(cache, &count);
     if (!parts || !parts->of || !offsets)
         return SIZE_MAX;
-    const int all = recon_parts_divide(offsets, count, ends);
+    const int all = recon_parts_divide(dev_is_gpu(dev), offsets, count, ends);
     const int next = feed->turn == parts->turn && feed->turn ? nufft_parts_added(parts->of) : 0;
     return next < all ? ends[next + 1] : SIZE_MAX;
 }
@@ -178,7 +180,7 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
     struct recon_feed *feed = job->feed;
     size_t ends[PARTS_MOST + 1], whole;
     const size_t *planned = plan_cache_offsets(job->cache, &whole);
-    const int all = recon_parts_divide(planned, whole, ends);
+    const int all = recon_parts_divide(dev_is_gpu(job->dev), planned, whole, ends);
     struct c32 *staging = malloc(frame->samples * sizeof *staging);
     int rc = staging ? 0 : err_no_memory("%zu samples of a stream", frame->samples);
     job->coil_lives = feed->coil_lives;
@@ -263,15 +265,19 @@ static bool in_parts(const struct gridder *g, const struct frame *frame)
     const size_t coils = (size_t)frame->coils * sizeof(struct c32);
     if (!dev_is_gpu(job->dev))
         return (cells + frame->samples / 2) * coils <= cpu_bytes_most;
-    return g->kept && job->fed && dev_memory(job->dev, &available, &total) == 0 &&
-           frame->samples * coils <= available / GPU_SHARE;
+    const struct plan_parts *parts = g->kept ? plan_cache_parts(job->cache) : NULL;
+    if (!parts || !job->fed)
+        return false;
+    if (parts->of && parts->coils == frame->coils)
+        return true; /* they have their memory; asking for what is free takes a while */
+    return dev_memory(job->dev, &available, &total) == 0 && frame->samples * coils <= available / GPU_SHARE;
 }
 
 /* The frame's division, and its parts' first samples. */
 static int division_of(const struct gridder *g, const struct frame *frame, size_t ends[PARTS_MOST + 1],
                        size_t first[PARTS_MOST + 1])
 {
-    const int parts = recon_parts_divide(g->offsets, frame->count, ends);
+    const int parts = recon_parts_divide(dev_is_gpu(g->job->dev), g->offsets, frame->count, ends);
     for (int p = 0; p <= parts; p++)
         first[p] = g->offsets[ends[p]];
     return parts;

@@ -16,11 +16,17 @@
 
 struct gridder;
 
-enum { PARTS_MOST = 8, PARTS_FROM = 1 << 14 };
+enum {
+    PARTS_FROM = 1 << 14,
+    PARTS_MOST_CPU = 8,
+    /* A GPU only transfers its parts as they arrive, so more of them leave less for the end. */
+    PARTS_FROM_GPU = 1 << 11,
+    PARTS_MOST = 16
+};
 
 /* Readouts ends[p] to ends[p + 1] - 1 of a frame are part p; offsets[count + 1]: samples before each readout. Returns
  * the number of parts. */
-int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
+int recon_parts_divide(bool gpu, const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
 
 /* What the positions of a readout's samples in k-space follow from, besides the readout. Compared as bytes. */
 struct feed_terms {
@@ -47,7 +53,7 @@ void recon_feed_restart(struct recon_feed *feed);
 
 /* The number of readouts of image data after which the next part of an image with the last job's trajectory is
  * complete; SIZE_MAX: no further part. */
-size_t recon_feed_due(struct recon_cache *cache, const struct recon_feed *feed);
+size_t recon_feed_due(const struct dev *dev, struct recon_cache *cache, const struct recon_feed *feed);
 
 /* For a scan that is the beginning of a stream, instead of step "images": add the complete parts of its last image to
  * job->feed. Fails as recon_coil_gather(), with ERR_NO_MEMORY and ERR_DEVICE. */

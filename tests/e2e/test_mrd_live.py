@@ -110,6 +110,21 @@ def inline(daemon):
          "state, and images that were made ahead")
 
 
+@test("a job that begins while its worker still computes what arrived: all its images are made ahead, and none twice")
+def begins_meanwhile(daemon):
+    truth = expected(daemon)
+    before = newest(daemon)
+    with mrd.Session(daemon) as session:
+        with daemon.held("shown"):
+            index, pixels = image_of(session.send(*MESSAGES[:2 + 31 + 1]))
+            assert index == 1 and np.array_equal(pixels, truth[0]), "the first image"
+            session.send(*MESSAGES[2 + 31 + 1:])
+            running(daemon, before)
+        check(session.images(), truth, 2)
+    job = daemon.job(newest(daemon)["id"])
+    same((job["state"], job["report"]["images_ahead"]), ("succeeded", FRAMES), "state, and images that were made ahead")
+
+
 @test("a series of more coils than auto keeps, in windows: images arrive while later ones are still sent")
 def windows(daemon):
     query = "kind=recon&method=temporal-tv&window_frames=4&frame_readouts=8&iterations=3"

@@ -362,17 +362,20 @@ static void divisions(void **state)
     size_t offsets[1001], ends[PARTS_MOST + 1];
     for (size_t i = 0; i <= 1000; i++)
         offsets[i] = i * 512;
-    assert_int_equal(recon_parts_divide(offsets, 31, ends), 1);
+    assert_int_equal(recon_parts_divide(false, offsets, 31, ends), 1);
     assert_int_equal(ends[1], 31);
-    assert_int_equal(recon_parts_divide(offsets, 402, ends), 5);
+    assert_int_equal(recon_parts_divide(false, offsets, 402, ends), 5);
     for (int p = 0; p < 5; p++)
         assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 402})[p]);
+    assert_int_equal(recon_parts_divide(true, offsets, 402, ends), 8); /* a GPU's last one is smaller */
+    for (int p = 0; p < 8; p++)
+        assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 390, 396, 399, 402})[p]);
     for (size_t i = 0; i <= 1000; i++)
         offsets[i] = i * 100000;
-    assert_int_equal(recon_parts_divide(offsets, 1000, ends), PARTS_MOST);
-    assert_int_equal(ends[PARTS_MOST], 1000);
-    assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
-    assert_int_equal(recon_parts_divide(offsets, 2, ends), 2);
+    assert_int_equal(recon_parts_divide(false, offsets, 1000, ends), PARTS_MOST_CPU);
+    assert_int_equal(ends[PARTS_MOST_CPU], 1000);
+    assert_int_equal(recon_parts_divide(false, offsets, 1, ends), 1);
+    assert_int_equal(recon_parts_divide(false, offsets, 2, ends), 2);
 }
 
 /* Coils are gathered by several threads; the failure is that of the first coil, with its sentence. */

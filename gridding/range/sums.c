@@ -227,6 +227,13 @@ int range_scatter(const struct range_points *points, const struct range_law *law
     return rc ? rc : points->leaf->scatter(points->state, law, channels, values, grid, listener);
 }
 
+int range_scatter_set(const struct range_points *points, const struct range_law *law, int channels, const float *values,
+                      float *grid, const struct listener *listener)
+{
+    int rc = check_sum(points, law, channels);
+    return rc ? rc : points->leaf->scatter_set(points->state, law, channels, values, grid, listener);
+}
+
 int range_gather(const struct range_points *points, const struct range_law *law, int channels, const float *grid,
                  float *values, const struct listener *listener)
 {

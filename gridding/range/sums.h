@@ -94,6 +94,10 @@ int range_partition(const struct range_points *all, size_t depth, struct range_p
 int range_scatter(const struct range_points *points, const struct range_law *law, int channels, const float *values,
                   float *grid, const struct listener *listener);
 
+/* As range_scatter(), but grid = the sum: what the grid held before is not read. A GPU then moves half the bytes. */
+int range_scatter_set(const struct range_points *points, const struct range_law *law, int channels, const float *values,
+                      float *grid, const struct listener *listener);
+
 /* values[channels][inputs] = the sum over nodes of law(node - point) grid[channels][z][y][x]: the transpose. Values of
  * points that are not contained do not change. */
 int range_gather(const struct range_points *points, const struct range_law *law, int channels, const float *grid,

@@ -18,6 +18,9 @@ struct range_leaf {
     int (*partition)(const void *state, size_t depth, void **kept, void **rest);
     int (*scatter)(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                    const struct listener *listener);
+    /* Instead of adding to the grid. */
+    int (*scatter_set)(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                       const struct listener *listener);
     int (*gather)(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
                   const struct listener *listener);
     /* If both laws are given, they agree in reach, least, soft and spline. */

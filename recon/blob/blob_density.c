@@ -123,15 +123,7 @@ struct density_sums {
     float *values, *grid; /* [points]; [nodes], on a GPU only: the CPU sums directly into the volume */
 };
 
-static int grid_clear(const struct density_sums *f, float *volume)
-{
-    if (f->grid)
-        return dev_zero(f->job->job.dev, f->grid, f->nodes * sizeof *f->grid);
-    memset(volume, 0, f->nodes * sizeof *volume);
-    return 0;
-}
-
-/* Add one frame's points to its volume. */
+/* Sum one frame's points to its volume, or add them to a volume that frames share. */
 static int frame_sum(const struct density_sums *f, const struct range_points_params *params, size_t frame)
 {
     struct blob_job *job = f->job;
@@ -139,13 +131,12 @@ static int frame_sum(const struct density_sums *f, const struct range_points_par
     struct telling now = {job, frame};
     const struct listener listener = {&now, frame_tell};
     const bool each = job->volumes > 1; /* a volume for each frame */
-    float *volume = job->volume->data + (each ? frame : 0) * f->nodes;
+    float *volume = job->volume->data + (each ? frame : 0) * f->nodes, *grid = f->grid ? f->grid : volume;
     struct range_points *points = NULL;
     int rc = range_points_create(&points, dev, params, &listener);
-    if (rc == 0 && (frame == 0 || each))
-        rc = grid_clear(f, volume);
     if (rc == 0)
-        rc = range_scatter(points, &job->law.law, 1, f->values, f->grid ? f->grid : volume, &listener);
+        rc = frame == 0 || each ? range_scatter_set(points, &job->law.law, 1, f->values, grid, &listener)
+                                : range_scatter(points, &job->law.law, 1, f->values, grid, &listener);
     if (rc == 0 && f->grid && (each || frame == job->frames - 1))
         rc = dev_download(dev, volume, f->grid, f->nodes * sizeof *volume);
     range_points_free(points);

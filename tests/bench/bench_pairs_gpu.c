@@ -252,6 +252,8 @@ int main(int argc, char **argv)
     static const struct problem problems[] = {
         {"forces, 300 neighbours", 16777216, 300, 3e-3, EVEN, false, 0},
         {"forces and potentials, 300 neighbours", 16777216, 300, 3e-3, EVEN, true, 0},
+        {"forces of degree 5, 300 neighbours", 16777216, 300, 5e-3, EVEN, false, 0},
+        {"forces of degree 5, 300 neighbours", 131072, 300, 5e-3, EVEN, false, 0},
         {"forces, 100 neighbours", 16777216, 100, 3e-3, EVEN, false, 0},
         {"forces, 300 neighbours", 131072, 300, 3e-3, EVEN, false, 0},
         {"forces, 3,000 neighbours", 4194304, 3000, 1e-4, EVEN, false, 0},

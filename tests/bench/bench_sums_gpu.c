@@ -166,11 +166,10 @@ static void measure(const struct problem *p, struct dev *dev)
     must(dev_upload(dev, values, value, p->count * sizeof *value));
     for (int run = 0; run < RUNS; run++) {
         struct range_points *points;
-        must(dev_zero(dev, sums, nodes * sizeof(float)));
         const double start = clock_seconds();
         must(range_points_create(&points, dev, &params, NULL));
         const double middle = clock_seconds();
-        must(range_scatter(points, &p->law, 1, values, sums, NULL));
+        must(range_scatter_set(points, &p->law, 1, values, sums, NULL));
         made[run] = middle - start;
         summed[run] = clock_seconds() - middle;
         range_points_free(points);

@@ -153,6 +153,7 @@ static void crowds_sum_correctly_at_any_depth(void **state)
         assert_true(info.count == COUNT && info.largest_bin >= COUNT / 10 * 9);
         memset(grid, 0, c.nodes * sizeof *grid);
         scatter(dev, points, &law, &c, grid);
+        set_gives(dev, points, &law, &c, grid);
         for (int n = 0; n < PROBES; n++)
             close_to("a crowd", grid[node[n]], exact_sum[n], size[n]);
         /* The sum at a point differs only by rounding between the two methods. */
@@ -198,6 +199,7 @@ static void cubes_case(const struct grid_case *g)
     scatter(dev, points, &law, &c, grid);
     scatter(dev, points, &law, &c, again);
     assert_memory_equal(grid, again, c.nodes * sizeof *grid);
+    set_gives(dev, points, &law, &c, grid);
     for (size_t node = 0; node < c.nodes; node++) {
         double sum = 0, size = 0, nothing = 0;
         for (size_t i = 0; i < c.count; i++) {
@@ -245,6 +247,7 @@ static void crowds_of_cubes_in_parts(void **state)
         struct range_points *points = points_with(&c, dev, law.params.reach * 1.5, depths[w], RANGE_SPLIT);
         memset(grid, 0, c.nodes * sizeof *grid);
         scatter(dev, points, &law, &c, grid);
+        set_gives(dev, points, &law, &c, grid);
         for (int n = 0; n < PROBES; n++) {
             const size_t node = ((size_t)(12 + n) * 24 + (size_t)(12 - n)) * 24 + (size_t)(10 + n);
             double sum = 0, size = 0;

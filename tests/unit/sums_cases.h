@@ -84,6 +84,7 @@ static void scatter_case(const struct grid_case *g)
     for (size_t i = 0; i < (size_t)c.channels * c.nodes; i++)
         grid[i] = 0;
     scatter(dev, points, &law, &c, grid);
+    set_gives(dev, points, &law, &c, grid);
     for (size_t node = 0; node < c.nodes; node++) {
         double sum[8] = {0}, size[8] = {0};
         for (size_t i = 0; i < c.count; i++) {

@@ -8,6 +8,7 @@
 #include "tests/random.h"
 #include "tests/unit/allocate.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -249,6 +250,25 @@ static inline void scatter(struct dev *dev, const struct range_points *points, c
     assert_int_equal(range_scatter(points, law, c->channels, values, sums, NULL), 0);
     off_device(dev, sums, grid, all);
     dev_release(dev, values);
+}
+
+/* What range_scatter_set() leaves of a grid of NaNs is `grid`, the sums on a grid of zeros; additions may take
+ * subnormal numbers for 0. */
+static inline void set_gives(struct dev *dev, const struct range_points *points, const struct range_law *law,
+                             const struct cloud *c, const float *grid)
+{
+    const size_t all = (size_t)c->channels * c->nodes;
+    float *set = allocate(all, sizeof *set);
+    for (size_t i = 0; i < all; i++)
+        set[i] = NAN;
+    float *values = on_device(dev, c->values, (size_t)c->channels * c->count), *sums = on_device(dev, set, all);
+    assert_int_equal(range_scatter_set(points, law, c->channels, values, sums, NULL), 0);
+    off_device(dev, sums, set, all);
+    for (size_t i = 0; i < all; i++)
+        if (!(grid[i] == set[i] || fabsf(grid[i] - set[i]) < FLT_MIN))
+            fail_msg("node %zu: %.9g, added to 0 %.9g", i, (double)set[i], (double)grid[i]);
+    dev_release(dev, values);
+    free(set);
 }
 
 static inline void gather(struct dev *dev, const struct range_points *points, const struct range_law *law,

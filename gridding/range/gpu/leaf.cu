@@ -55,7 +55,17 @@ static int scatter(const void *state, const struct range_law *law, int channels,
 {
     const struct points_gpu *p = (const struct points_gpu *)state;
     return p->overflow ? points_overflow_scatter(p, law, channels, values, grid, listener)
-                       : sums_gpu_scatter(p, law, channels, values, grid, listener);
+                       : sums_gpu_scatter(p, law, channels, values, false, grid, listener);
+}
+
+static int scatter_set(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                       const struct listener *listener)
+{
+    const struct points_gpu *p = (const struct points_gpu *)state;
+    if (!p->overflow)
+        return sums_gpu_scatter(p, law, channels, values, true, grid, listener);
+    const int rc = sums_gpu_clear(p, channels, grid);
+    return rc ? rc : points_overflow_scatter(p, law, channels, values, grid, listener);
 }
 
 static int gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
@@ -67,5 +77,6 @@ static int gather(const void *state, const struct range_law *law, int channels, 
 }
 
 extern "C" const struct range_leaf range_leaf_gpu = {
-    create, destroy, memory_of, points_gpu_info, points_gpu_partition, scatter, gather, pairs_gpu_sum, pairs_gpu_count,
+    create,  destroy,     memory_of, points_gpu_info, points_gpu_partition,
+    scatter, scatter_set, gather,    pairs_gpu_sum,   pairs_gpu_count,
 };

@@ -150,7 +150,7 @@ struct sum {
 int sum_on_gpu(const struct sum *s, int channels, const struct listener *listener)
 {
     const struct points_gpu *kept = s->points->overflow->kept;
-    return s->scatter ? sums_gpu_scatter(kept, s->law, channels, s->values, s->grid, listener)
+    return s->scatter ? sums_gpu_scatter(kept, s->law, channels, s->values, false, s->grid, listener)
                       : sums_gpu_gather(kept, s->law, channels, s->grid, s->values, listener);
 }
 

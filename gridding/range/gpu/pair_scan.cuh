@@ -32,6 +32,8 @@ struct pair_span {
 
 static __device__ __forceinline__ int image_floor(int cell, int n)
 {
+    if (cell >= 0 && cell < n)
+        return 0;
     return cell >= 0 ? cell / n : -((-cell + n - 1) / n);
 }
 

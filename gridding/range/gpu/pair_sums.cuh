@@ -19,7 +19,7 @@ struct pair_sums_args {
 
 /* DEGREE: of hot laws, at least: they are RANGE_SHORT, of power 3 (vectors) and 1 (scalars), without a least distance,
  * of points without scales, in float32, SCALARS: of both; ANY: any laws, told in the arguments. */
-enum { ANY = -1, DIRECT = 6 }; /* DIRECT: a polynomial in the softened square itself, which saves scaling it */
+enum { ANY = -1, DIRECT = 8 }; /* up to DIRECT: a polynomial in the softened square itself, which saves scaling it */
 
 /* What hot laws are softened by. */
 enum softening { SOFT_NONE, SOFT_PLUMMER, SOFT_SPLINE };
@@ -70,7 +70,7 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, D
     {
         enum { TERMS = HOT ? DEGREE : 0 };
         const struct pair_laws_gpu &l = a.laws;
-        const float root = law_root(softened), s = DEGREE == DIRECT ? softened : fmaf(softened, l.slope, l.start);
+        const float root = law_root(softened), s = DEGREE <= DIRECT ? softened : fmaf(softened, l.slope, l.start);
         float force = poly_at<TERMS>(l.vectors.c, s), potential = SCALARS ? poly_at<TERMS>(l.scalars.c, s) : 0;
         if (SOFT == SOFT_SPLINE && softened < l.spline2) {
             force += spline_at(l.spline, 3, softened, root);
@@ -104,13 +104,15 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, D
             sum[t][3] = fmaf(value, law_at(a.laws, a.laws.scalars, r2), sum[t][3]);
     }
 
-    template <bool SHIFTED, bool OWN> __device__ __forceinline__ void pairs(int b, int count)
+    /* FULL: `count` is 32. */
+    template <bool SHIFTED, bool OWN, bool FULL> __device__ __forceinline__ void pairs(int b, int count)
     {
+        enum { AT_ONCE = FULL ? 32 : (int)TURN };
         const struct base::lane_points own_points = this->lane_points_of();
 #pragma unroll 1
-        for (int k = (int)jj; k < count; k += TURN)
+        for (int k = (int)jj; k < (FULL ? (int)AT_ONCE : count); k += AT_ONCE)
 #pragma unroll
-            for (int turn = 0; turn < TURN; turn += ALONG_J) {
+            for (int turn = 0; turn < AT_ONCE; turn += ALONG_J) {
                 const float4 p = q.at[b + k + turn], left = this->rest_of(b + k + turn);
 #pragma unroll
                 for (int t = 0; t < EACH; t++) {
@@ -142,16 +144,18 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, D
     __device__ __forceinline__ void apply_pairs(int b, int count)
     {
         if (!HOT || this->shifted)
-            pairs<true, false>(b, count);
+            pairs<true, false, false>(b, count);
+        else if (count == 32)
+            pairs<false, false, true>(b, count);
         else
-            pairs<false, false>(b, count);
+            pairs<false, false, false>(b, count);
         if (++applied == WIDE)
             widen();
     }
 
     __device__ __forceinline__ void own()
     {
-        pairs<false, true>(0, CLUSTER);
+        pairs<false, true, false>(0, CLUSTER);
     }
 
     __device__ __forceinline__ void store_point(uint32_t number, int t, const double sums[PARTS])
@@ -191,9 +195,10 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, D
 };
 
 template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
-static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS                                               ? 4
-                                                          : DEGREE != ANY && DEGREE <= 9 && SOFT != SOFT_SPLINE ? 6
-                                                                                                                : 5)
+static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS ? 4
+                                                          : DEGREE != ANY && DEGREE <= DIRECT && SOFT != SOFT_SPLINE
+                                                              ? 6
+                                                              : 5)
     sum_pairs(const __grid_constant__ struct pair_sums_args args)
 {
     __shared__ struct pair_queue<DEGREE == ANY> queue[PAIR_WARPS];

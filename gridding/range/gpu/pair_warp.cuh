@@ -11,7 +11,7 @@
 
 #include "gridding/range/gpu/pair_scan.cuh"
 
-enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I, QUEUE = 96 };
+enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I, QUEUE = 64 };
 
 /* One launch: tasks begin to begin + tasks. */
 struct pair_args {
@@ -110,7 +110,6 @@ template <bool REST> struct pair_queue {
     float4 at[QUEUE]; /* position, and ACTION::payload() */
     float4 rest[REST ? (int)QUEUE : 1];
     float4 own[CLUSTER], own_rest[CLUSTER]; /* the cluster's points, shifted to the image */
-    struct pair_box box;
     struct pair_group group;
 };
 
@@ -130,6 +129,7 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     int image[3];
     bool shifted; /* candidates are of another image */
     int queued;
+    struct pair_box box;
     double origin[3]; /* doubles are relative to it */
     double move[3];   /* to be added to candidates that are doubles */
 
@@ -216,10 +216,10 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
         *left = make_float4(low[0], low[1], low[2], left->w);
     }
 
-    /* Candidate j in the queue's form; if there is none, a padding entry. */
+    /* Candidate j in the queue's form. */
     __device__ __forceinline__ void candidate(uint32_t j, bool there, float4 *p, float4 *left)
     {
-        *p = far_off();
+        *p = make_float4(0, 0, 0, 0);
         *left = make_float4(0, 0, 0, 1);
         if (!there)
             return;
@@ -231,37 +231,49 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
             two_floats(j, p, left);
     }
 
-    __device__ __forceinline__ void enqueue(uint32_t j, const float4 &p, const float4 &left)
-    {
-        const bool self = APART && own_apart && j - first < last - first;
-        const bool taken = near_box(q.box, p, pair.scan_reach * pair.scan_reach) & !self;
-        const unsigned bits = __ballot_sync(ALL_LANES, taken);
-        if (taken)
-            put(queued + __popc(bits & ((1u << lane) - 1)), p, left);
-        queued += __popc(bits);
-    }
-
-    /* Up to 64 consecutive points, two per lane. */
-    struct chunk {
-        uint32_t base, count;
-        float4 p[2], left[2];
+    /* Up to 32 candidates, one per lane. */
+    struct batch {
+        int count;
+        uint32_t j;
+        float4 p, left;
     };
 
-    __device__ __forceinline__ void fetch(uint2 run, struct chunk &c)
+    /* The next candidates of `run` and of the runs of the lanes `rows`, which are `from` to `to`. */
+    __device__ __forceinline__ struct batch fetch(unsigned &rows, uint2 &run, uint32_t from, uint32_t to)
     {
-        c.base = run.x;
-        c.count = min(run.y - run.x, 64u);
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            candidate(c.base + 32 * half + lane, lane + 32 * half < c.count, &c.p[half], &c.left[half]);
+        struct batch c;
+        c.count = 0;
+        c.j = 0;
+        while (c.count < 32) {
+            if (run.x == run.y) {
+                if (!rows)
+                    break;
+                const int row = __ffs((int)rows) - 1;
+                run.x = __shfl_sync(ALL_LANES, from, row);
+                run.y = __shfl_sync(ALL_LANES, to, row);
+                rows &= rows - 1;
+                if (!whole)
+                    run = part_clip(part, run);
+            }
+            const int taken = (int)min(run.y - run.x, (uint32_t)(32 - c.count)), place = (int)lane - c.count;
+            c.j = place >= 0 ? run.x + (uint32_t)place : c.j;
+            run.x += (uint32_t)taken;
+            c.count += taken;
+        }
+        candidate(c.j, (int)lane < c.count, &c.p, &c.left);
+        return c;
     }
 
-    __device__ __forceinline__ void look(const struct chunk &c)
+    /* Those near the cluster go into the queue. */
+    __device__ __forceinline__ void look(const struct batch &c)
     {
-        enqueue(c.base + lane, c.p[0], c.left[0]);
-        if (c.count > 32)
-            enqueue(c.base + 32 + lane, c.p[1], c.left[1]);
-        while (queued >= 32) {
+        const bool self = APART && own_apart && c.j - first < last - first;
+        const bool taken = near_box(box, c.p, pair.scan_reach * pair.scan_reach) & ((int)lane < c.count) & !self;
+        const unsigned bits = __ballot_sync(ALL_LANES, taken);
+        if (taken)
+            put(queued + __popc(bits & ((1u << lane) - 1)), c.p, c.left);
+        queued += __popc(bits);
+        if (queued >= 32) {
             queued -= 32;
             apply(queued, 32);
         }
@@ -271,7 +283,7 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
 
     __device__ __forceinline__ void begin(int x, int y, int z)
     {
-        __syncwarp(); /* the previous image's box has been read */
+        __syncwarp(); /* the previous image's points have been read */
         image[0] = x;
         image[1] = y;
         image[2] = z;
@@ -286,13 +298,11 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
             at[d] = (float)place;
             rest[d] = (float)(place - (double)at[d]);
         }
-        const struct pair_box box = box_of(at);
+        box = box_of(at);
         if (lane < CLUSTER) {
             q.own[lane] = make_float4(at[0], at[1], at[2], 0);
             q.own_rest[lane] = make_float4(rest[0], rest[1], rest[2], 0);
         }
-        if (lane == 0)
-            q.box = box;
         __syncwarp();
         if (APART && own_apart && part.first == 0)
             own_pairs();
@@ -316,24 +326,12 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     {
         unsigned rows = __ballot_sync(ALL_LANES, to > from);
         uint2 run = {0, 0};
-        struct chunk now;
-        now.count = 0;
-        do {
-            while (run.x == run.y && rows) {
-                const int row = __ffs((int)rows) - 1;
-                run.x = __shfl_sync(ALL_LANES, from, row);
-                run.y = __shfl_sync(ALL_LANES, to, row);
-                rows &= rows - 1;
-                if (!whole)
-                    run = part_clip(part, run);
-            }
-            struct chunk next;
-            fetch(run, next);
-            run.x += next.count;
-            if (now.count > 0)
-                look(now);
+        struct batch now = fetch(rows, run, from, to);
+        while (now.count > 0) {
+            const struct batch next = fetch(rows, run, from, to);
+            look(now);
             now = next;
-        } while (now.count > 0);
+        }
     }
 
     /* ---- a task ---- */
@@ -343,7 +341,7 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
         float4 p, left;
         candidate(own_point(lane), first + lane < last, &p, &left);
         if (lane < CLUSTER)
-            put((int)lane, p, left);
+            put((int)lane, first + lane < last ? p : far_off(), left);
         __syncwarp();
         action().own();
         __syncwarp();

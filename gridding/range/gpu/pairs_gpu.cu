@@ -33,11 +33,30 @@ static struct pair_poly poly_of(const struct range_law *law, bool hot)
     return poly;
 }
 
+/* Whether the polynomial of degree DIRECT in x with float32 coefficients c, evaluated in float32, is that of c, within
+ * `error`, for x in [0, most]. */
+static bool evaluates(const float *single, const double *c, double most, double error)
+{
+    enum { PROBES = 64 };
+    for (int i = 0; i <= PROBES; i++) {
+        const float x = (float)(most * i / PROBES);
+        float value = single[DIRECT];
+        double exact = c[DIRECT];
+        for (int d = DIRECT - 1; d >= 0; d--) {
+            value = fmaf(value, x, single[d]);
+            exact = exact * (double)x + c[d];
+        }
+        if (!(fabs((double)value - exact) <= error))
+            return false;
+    }
+    return true;
+}
+
 /* The polynomial of a hot law in the softened square, with its sign. False: in float32 it is not accurate enough for
  * the law, or its coefficients overflow. */
 static bool direct_poly(const struct range_law *law, struct pair_poly *poly)
 {
-    double c[DIRECT + 1] = {0}, sizes = 0, largest = 0;
+    double c[DIRECT + 1] = {0}, largest = 0;
     if (!law || law->params.form == RANGE_INVERSE)
         return true;
     if (law->degree > DIRECT)
@@ -48,16 +67,14 @@ static bool direct_poly(const struct range_law *law, struct pair_poly *poly)
         for (int i = DIRECT; i >= 0; i--)
             c[i] = c[i] * start + (i > 0 ? c[i - 1] * slope : 0);
         c[0] -= (double)law->c[d];
+        largest += (double)law->c[d]; /* at s = 1: where the points are */
     }
-    double power = 1;
-    for (int i = 0; i <= DIRECT; i++, power *= reach2 + soft2) {
-        sizes += fabs(c[i]) * power;
-        largest = fmax(largest, fabs((double)law->c[0]));
-        if (c[i] != 0 && !(fabs(c[i]) > 1e-30 && fabs(c[i]) < 1e30))
+    for (int i = 0; i <= DIRECT; i++) {
+        if (c[i] != 0 && !(fabs(c[i]) > 1e-30 && fabs(c[i]) < 1e36))
             return false;
         poly->c[i] = (float)c[i];
     }
-    return sizes * 0x1p-24 <= fmax(0.1 * law->params.error, 0x1p-20) * largest;
+    return evaluates(poly->c, c, reach2 + soft2, fmax(0.1 * law->params.error, 0x1p-20) * fabs(largest));
 }
 
 static struct pair_laws_gpu laws_of(const struct range_pair_sums *sums, bool hot)
@@ -105,10 +122,11 @@ struct sum_job {
 
 template <enum softening SOFT, bool SCALARS> static sum_kernel hot_kernel(int degree, bool direct)
 {
-    return direct         ? sum_pairs<false, DIRECT, SOFT, SCALARS>
-           : degree <= 9  ? sum_pairs<false, 9, SOFT, SCALARS>
-           : degree <= 11 ? sum_pairs<false, 11, SOFT, SCALARS>
-                          : sum_pairs<false, RANGE_DEGREE_MOST, SOFT, SCALARS>;
+    if (direct)
+        return degree <= 5   ? sum_pairs<false, 5, SOFT, SCALARS>
+               : degree <= 6 ? sum_pairs<false, 6, SOFT, SCALARS>
+                             : sum_pairs<false, DIRECT, SOFT, SCALARS>;
+    return degree <= 11 ? sum_pairs<false, 11, SOFT, SCALARS> : sum_pairs<false, RANGE_DEGREE_MOST, SOFT, SCALARS>;
 }
 
 template <enum softening SOFT> static sum_kernel soft_kernel(const struct pair_laws_gpu *laws, bool scalars)

@@ -84,8 +84,10 @@ static __host__ __device__ __forceinline__ uint32_t points_bin(const struct poin
 
 /* ---- the functions of struct range_leaf, entirely on the GPU ---- */
 
-int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
-                     const struct listener *listener);
+/* set: instead of adding to the grid. */
+int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, bool set,
+                     float *grid, const struct listener *listener);
+int sums_gpu_clear(const struct points_gpu *points, int channels, float *grid);
 int sums_gpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
                     const struct listener *listener);
 /* memory->pairs and ->count. */

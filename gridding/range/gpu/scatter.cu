@@ -1,8 +1,8 @@
 /* scatter.cu: sums of points to grids on a GPU (gridding/range/sums.h).
  *
  * Four laws have kernels of their own on 3-D grids of one channel: t^2 / r, 1 / r less the polynomial of degree 2 in
- * r^2 that meets it at the reach, and Gaussians cut to spheres (scatter_nodes.cuh), and Gaussians cut to cubes if an
- * error of 5e-4 is allowed (scatter_cubes.cuh). All others are summed as follows.
+ * r^2 that meets it at the reach (scatter_nodes.cuh), Gaussians cut to spheres (scatter_spheres.cuh), and Gaussians cut
+ * to cubes if an error of 5e-4 is allowed (scatter_cubes.cuh). All others are summed as follows.
  *
  * The grid is divided into tiles, and a block sums one tile from the points near it, in the order of their bins: no
  * other block writes these nodes, and the bits are the same on every run. The block lists the points that reach the
@@ -15,6 +15,8 @@
  * error of dense bins grows slowly. */
 #include "gridding/range/gpu/points_gpu.cuh"
 #include "gridding/range/gpu/scatter_cubes.cuh"
+#include "gridding/range/gpu/scatter_nodes.cuh"
+#include "gridding/range/gpu/scatter_spheres.cuh"
 #include "gridding/range/gpu/scatter_tiles.cuh"
 
 #include <cstdlib>
@@ -90,7 +92,7 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
     case WAY_RADIAL:
         return single ? kernel_of<WAY_RADIAL, 1, true>() : kernel_of<WAY_RADIAL, TOGETHER, true>();
     case WAY_GAUSSIAN:
-        return {sum_nodes<WAY_GAUSSIAN>, sizeof(nodes_memory<WAY_GAUSSIAN>), THREADS};
+        return {sum_spheres, sizeof(spheres_memory), THREADS};
     case WAY_COULOMB:
         return {sum_nodes<WAY_COULOMB>, sizeof(nodes_memory<WAY_COULOMB>), THREADS};
     case WAY_SHIFTED:
@@ -103,13 +105,13 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
 }
 
 /* The nodes of a tile, and its warps, along each axis. */
-void lay_tiles(const struct range_box *box, bool cubes, struct scatter_job *job)
+void lay_tiles(const struct range_box *box, bool large, struct scatter_job *job)
 {
     static const int warps[3][3] = {{8, 1, 1}, {2, 4, 1}, {2, 2, 2}};
     static const int edges[3][3] = {{32, 8, 1}, {32, 8, 1}, {8, 4, 8}};
     for (int d = 0; d < 3; d++) {
         job->warp[d] = warps[box->dim - 1][d];
-        job->tile[d] = cubes ? (int)CUBE_SIDE : job->warp[d] * edges[box->dim - 1][d];
+        job->tile[d] = large ? (int)CUBE_SIDE : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
         job->middle[d] = 0.5f * (float)(job->tile[d] - 1);
         job->half[d] = half_side(job->tile[d]);
@@ -144,12 +146,15 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     job.widest = law->params.reach * (double)p->widest;
     job.nodes = 1;
     for (int d = 0; d < 3; d++) {
+        job.bins_of[d] = 1 / p->view.edge[d];
+        job.bin_nodes[d] = (float)(p->view.edge[d] / p->view.box.spacing[d]);
         job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
         job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
         job.width[d] = (float)job.spacing[d];
         job.nodes_of[d] = 1 / p->view.box.spacing[d];
         job.nodes *= (size_t)p->view.box.cells[d];
     }
+    job.width_ratio = (float)(job.spacing[1] / p->view.box.spacing[0]);
     job.reach = (float)law->params.reach;
     job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
     job.bits = packed_bits(p, job.widest);
@@ -166,6 +171,7 @@ struct scatter {
     const struct points_gpu *points;
     struct scatter_job job;
     enum way way;
+    bool large; /* tiles of CUBE_SIDE^3 nodes */
     struct kernel kernel;
     size_t tiles;
     struct near_sums sums;     /* of all tiles */
@@ -409,7 +415,8 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
     s->job = job_of(points, law);
     const bool solid = points->view.box.dim == 3, single = channels == 1 && solid;
     s->way = way_of(law, quick && single && s->job.bits > 0);
-    lay_tiles(&points->view.box, s->way == WAY_CUBES, &s->job);
+    s->large = s->way == WAY_CUBES || s->way == WAY_GAUSSIAN;
+    lay_tiles(&points->view.box, s->large, &s->job);
     s->tiles = tiles_of(&s->job);
     const double peak = law->peak;
     s->job.strength = s->way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
@@ -435,8 +442,18 @@ bool scale_values(struct scatter *s)
 
 } // namespace
 
-int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
-                     const struct listener *listener)
+int sums_gpu_clear(const struct points_gpu *points, int channels, float *grid)
+{
+    const struct range_box *box = &points->view.box;
+    size_t nodes = (size_t)channels;
+    for (int d = 0; d < box->dim; d++)
+        nodes *= (size_t)box->cells[d];
+    const int rc = gpu_enter(points->gpu);
+    return rc ? rc : gpu_check(cudaMemsetAsync(grid, 0, nodes * sizeof *grid, points->gpu->stream), what);
+}
+
+int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, bool set,
+                     float *grid, const struct listener *listener)
 {
     struct scatter s;
     int rc = 0;
@@ -448,6 +465,9 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
         if (!rc)
             rc = make(&s);
         done = scale_values(&s);
+        s.job.set = set && s.large && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
+        if (!rc && done && set && !s.job.set)
+            rc = sums_gpu_clear(s.points, channels, grid);
         if (!rc && done)
             rc = sum_all(&s, channels, s.points->view.box.dim == 3 && channels == 1 ? 1 : TOGETHER, values, grid);
         end(&s);

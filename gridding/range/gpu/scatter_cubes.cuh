@@ -10,7 +10,7 @@
 #ifndef MRIRECON_SCATTER_CUBES_CUH
 #define MRIRECON_SCATTER_CUBES_CUH
 
-#include "gridding/range/gpu/scatter_nodes.cuh"
+#include "gridding/range/gpu/scatter_node_points.cuh"
 
 #include <cuda_fp16.h>
 
@@ -181,15 +181,16 @@ __device__ __forceinline__ void add_cubes(const scatter_job &job, cubes_memory &
 
 /* ---- a block ---- */
 
-/* Add sums to the grid, or (slot >= 0) write them to a slot, adding to it if `again`; then set them to 0. As
- * put_nodes(). */
-__device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_work &work, const near_task &task,
-                                          bool again, cube_sums &sums)
+/* Add sums to the grid (job.set and not `again`: write them), or (slot >= 0) write them to a slot, adding to it if
+ * `again`; then set them to 0. As put_nodes(). */
+__device__ __forceinline__ void put_cubes(const scatter_job &job, const cubes_memory &m, const sums_work &work,
+                                          const near_task &task, bool again, cube_sums &sums)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, *cells = job.points.box.cells, slot = task.slot;
     const int x = lane / 4, y = lane % 4 * 2, z = warp * CUBE_PLANES;
     int tile[3];
-    tile_low(job, task.tile, tile);
+    for (int d = 0; d < 3; d++)
+        tile[d] = m.list.low[d];
     float *to = work.slots + (size_t)max(slot, 0) * TOGETHER * CUBE_SIDE * CUBE_SIDE * CUBE_SIDE;
     size_t width = CUBE_SIDE, plane = CUBE_SIDE * CUBE_SIDE;
     int size[3] = {CUBE_SIDE, CUBE_SIDE, CUBE_SIDE};
@@ -201,7 +202,8 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const sums_wor
             size[d] = cells[d] - tile[d];
     }
     const float strength = slot < 0 ? job.strength * job.relative[1] : job.relative[1];
-    const bool adds = slot < 0 || again, whole = size[0] >= CUBE_SIDE && size[1] >= CUBE_SIDE && size[2] >= CUBE_SIDE;
+    const bool adds = again || (slot < 0 && !job.set),
+               whole = size[0] >= CUBE_SIDE && size[1] >= CUBE_SIDE && size[2] >= CUBE_SIDE;
     to += z * plane + y * width + x;
 #pragma unroll
     for (int k = 0; k < CUBE_PLANES; k++, to += plane)
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(CUBE_THREADS, 6)
     extern __shared__ __align__(16) char memory[];
     cubes_memory &m = *(cubes_memory *)memory;
     struct near_task task;
-    if (!near_task_of(work, task))
+    if (!near_task_of(job, work, task))
         return;
     int summed = 0;
     cube_sums sums = {};
@@ -239,7 +241,7 @@ __global__ void __launch_bounds__(CUBE_THREADS, 6)
         more = __syncthreads_or(more);
         add_cubes(job, m, task.tile, sums, &summed);
         if (summed >= CUBE_SUMMED || !more) {
-            put_cubes(job, work, task, again, sums);
+            put_cubes(job, m, work, task, again, sums);
             again = true;
             summed = 0;
         }

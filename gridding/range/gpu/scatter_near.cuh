@@ -41,6 +41,7 @@ struct scatter_job {
     int channels;        /* of this pass, at most TOGETHER */
     const float *values; /* of its first channel, as grid */
     float *grid;
+    bool set; /* Of packed points: each node is written once, and its former value is not read. */
     /* Factor of sums. WAY_COULOMB: the law is strength t^2 / sqrt(u2); WAY_SHIFTED: strength (1 / sqrt(u2) - P(u2));
      * WAY_GAUSSIAN: its peak; WAY_CUBES: that of three axes. */
     float strength;
@@ -50,13 +51,16 @@ struct scatter_job {
     const int4 *place;
     const float *packed; /* [count]: values */
     int bits;
-    float step;        /* 2^-bits */
-    float width[3];    /* spacing */
-    float reach;       /* the law's */
-    float middle[3];   /* of a tile, in nodes from its first */
-    float half[3];     /* half its side, plus the error of place_about() */
-    float root_rate;   /* the square root of law.rate, over the reach */
-    float relative[2]; /* WAY_CUBES: what makes the largest value 1, and its inverse */
+    float step;         /* 2^-bits */
+    float width[3];     /* spacing */
+    float width_ratio;  /* of y to x */
+    double bins_of[3];  /* bins per length */
+    float bin_nodes[3]; /* nodes per bin */
+    float reach;        /* the law's */
+    float middle[3];    /* of a tile, in nodes from its first */
+    float half[3];      /* half its side, plus the error of place_about() */
+    float root_rate;    /* the square root of law.rate, over the reach */
+    float relative[2];  /* WAY_CUBES: what makes the largest value 1, and its inverse */
 };
 
 /* Half the side of `nodes` nodes, plus the error of place_about(). */

@@ -1,7 +1,8 @@
 /* scatter_near_list.cuh: the list of points near a tile of a 3-D grid, used by the quick sums to grids
- * (scatter_nodes.cuh, scatter_cubes.cuh). Positions are first packed as fixed-point numbers: 16 bytes contain a point's
- * position and reach, and differences of positions are exact. Each warp searches its share of the rows of bins near the
- * tile, 32 candidates at a time, and fills its own part of the block's list without waiting for other warps. */
+ * (scatter_nodes.cuh, scatter_spheres.cuh, scatter_cubes.cuh). Positions are first packed as fixed-point numbers: 16
+ * bytes contain a point's position and reach, and differences of positions are exact. Each warp searches its share of
+ * the rows of bins near the tile, 32 candidates at a time, and fills its own part of the block's list without waiting
+ * for other warps. */
 #ifndef MRIRECON_SCATTER_NEAR_LIST_CUH
 #define MRIRECON_SCATTER_NEAR_LIST_CUH
 
@@ -33,7 +34,7 @@ __device__ bool is_doubtful(const float from[3], const float unit[3])
 {
     const float most = fmaxf(fmaxf(unit[0], unit[1]), unit[2]); /* 1 / (the shortest reach in nodes)^2 */
     const float over = 1 / unit[2], error = 4e-6f * (1 + 4 * root_about(most)) * over;
-    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x;
+    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x, off = fabsf(from[2]);
     const int y = (int)(1 / sqrtf(unit[1])) + 1;
     float least = INFINITY;
     if (over > 300.f * 300) /* columns that are tangent to the surface may be missed */
@@ -46,9 +47,10 @@ __device__ bool is_doubtful(const float from[3], const float unit[3])
         const float last = floorf(from[0] + half);
 #pragma unroll 2
         for (float i = ceilf(from[0] - half); i <= last; i++) {
-            const float dx = i - from[0], left = fmaf(-dx * by_x, dx, rest), high = root_about(fmaxf(left, 0.f));
-            const float above = rounded(from[2] + high) - from[2], below = rounded(from[2] - high) - from[2];
-            least = fminf(least, fminf(fabsf(fmaf(-above, above, left)), fabsf(fmaf(-below, below, left))));
+            const float dx = i - from[0], high = root_about(fabsf(fmaf(-dx * by_x, dx, rest)));
+            /* A node is `away` from the surface, which is `high` above and below the point. */
+            const float away = fabsf(fabsf(high - rounded(high)) - off);
+            least = fminf(least, away * fmaf(2.f, high, -away));
         }
     }
     return least < error;
@@ -99,6 +101,7 @@ template <int PARTS, int CAP> struct near_list {
     float value[PARTS][CAP];
     uint32_t point[PARTS][CAP];
     int held[PARTS];
+    int low[3];         /* the tile's first node */
     int from[3], to[3]; /* bins near the tile, numbered continuously across images */
     listed_rows rows[PARTS];
     unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
@@ -114,7 +117,7 @@ __device__ __forceinline__ int image_in(int bin, int bins)
 __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin, int low)
 {
     const points_view &p = job.points;
-    const float edge = (float)(p.edge[d] * job.nodes_of[d]), at = (float)bin * edge;
+    const float edge = job.bin_nodes[d], at = (float)bin * edge;
     float above = at - (float)(low + job.tile[d] - 1), below = (float)low - (at + edge);
     if (!p.box.periodic[d] && bin == 0)
         above = 0;
@@ -148,9 +151,9 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
         const float widest = (float)job.widest, rest = widest * widest - y * y - z * z;
         if (!(rest > 0))
             return r;
-        const float edge = 1 / (float)p.edge[0], high = sqrtf(rest) + 0.01f * (float)p.edge[0];
-        const float a = (float)(low[0] * job.spacing[0]), b = (float)((low[0] + job.tile[0] - 1) * job.spacing[0]);
-        const int cut_from = (int)floorf((a - high) * edge), cut_to = (int)floorf((b + high) * edge);
+        const float by = (float)job.bins_of[0], high = fmaf(root_about(rest), by, 0.01f), nodes = by * job.width[0];
+        const int cut_from = (int)floorf(fmaf((float)low[0], nodes, -high)),
+                  cut_to = (int)floorf(fmaf((float)(low[0] + job.tile[0] - 1), nodes, high));
         /* The outermost bins of an open axis also contain the points outside the grid. */
         const int least = p.box.periodic[0] || cut_from < p.bins[0] ? cut_from : p.bins[0] - 1,
                   most = p.box.periodic[0] || cut_to > 0 ? cut_to : 0;
@@ -205,13 +208,25 @@ template <int PARTS, int CAP, bool MIXED> struct near_scan {
         : job(j), list(l), tile(t), pass(0), all(0), next(0), whole(true)
     {
         if (threadIdx.x < 3) {
+            const int d = (int)threadIdx.x;
             int low[3];
             tile_low(job, tile, low);
-            const struct bin_span span = near_span_of(job, low, (int)threadIdx.x);
-            list.from[threadIdx.x] = (int)span.from;
-            list.to[threadIdx.x] = (int)span.to;
+            list.low[d] = low[d];
+            find_span(d);
         }
         __syncthreads();
+    }
+
+    /* The bins of axis d near the tile, as near_span_of(). */
+    __device__ __forceinline__ void find_span(int d)
+    {
+        const int low = list.low[d], last = min(low + job.tile[d], job.points.box.cells[d]) - 1;
+        const double slack = 1e-6; /* of a bin: more than rounding errors */
+        const int from = (int)floor((low * job.spacing[d] - job.widest) * job.bins_of[d] - slack),
+                  to = (int)floor((last * job.spacing[d] + job.widest) * job.bins_of[d] + slack);
+        const bool open = !job.points.box.periodic[d];
+        list.from[d] = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
+        list.to[d] = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
     }
 
     /* Advance to the warp's next 32 rows; false if there are none. */
@@ -227,8 +242,7 @@ template <int PARTS, int CAP, bool MIXED> struct near_scan {
         const uint32_t line = MIXED ? __brev(lane) >> 27 : lane;
         const uint32_t own = first + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
-        int low[3];
-        tile_low(job, tile, low);
+        const int low[3] = {list.low[0], list.low[1], list.low[2]};
         if (own < rows)
             row = packed_row_of(job, list.from, list.to, images, low, own);
         uint32_t before = row.count;

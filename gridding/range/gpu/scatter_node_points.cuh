@@ -14,9 +14,9 @@ enum {
     NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
 };
 
-/* Capacity of a warp's list: potentials reach further than Gaussians. SIGNS: points of either sign are taken apart. */
+/* Capacity of a warp's list. SIGNS: points of either sign are taken apart. */
 template <int WAY> struct nodes_cap {
-    enum { CAP = WAY == WAY_GAUSSIAN ? 96 : 144, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
+    enum { CAP = 144, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
 };
 
 template <int WAY> struct nodes_memory {
@@ -82,6 +82,34 @@ template <int COUNT> __device__ __forceinline__ int class_places(int own, struct
         ends.end[c] = all += __popc(bits);
     }
     return place;
+}
+
+/* ---- tasks ---- */
+
+/* A task of a launch, or a tile that is not divided; returns false if there is nothing to do. part, parts: the share of
+ * its points. */
+struct near_task {
+    uint32_t tile;
+    int slot;
+    unsigned long long part, parts;
+};
+
+__device__ __forceinline__ bool near_task_of(const scatter_job &job, const sums_work &work, struct near_task &t)
+{
+    if (work.tasks) {
+        const sums_task task = work.tasks[blockIdx.x];
+        t.tile = task.tile;
+        t.slot = task.slot;
+        t.part = task.from / work.depth;
+        t.parts = (work.near[task.tile] + work.depth - 1) / work.depth;
+        return true;
+    }
+    t.tile = work.first + blockIdx.x;
+    t.slot = -1;
+    t.part = 0;
+    t.parts = 1;
+    const unsigned long long near = work.near ? work.near[t.tile] : 1;
+    return (near > 0 || job.set) && near <= work.depth;
 }
 
 } // namespace

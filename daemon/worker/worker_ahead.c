@@ -250,7 +250,7 @@ static bool is_now(struct ahead *a, const char *id)
 int ahead_finish(struct ahead *a, const char *id, struct dev *dev, void *cache)
 {
     int rc = 0;
-    if (!is_now(a, id) || !a->now.arriving || !a->of)
+    if (!is_now(a, id) || !a->now.arriving || !a->of || a->now.live < 0)
         return 0;
     for (bool ended = false; rc == 0 && !a->over && !a->stop && !ended;) {
         ended = fetcher_complete(a->fetcher, id);

@@ -54,8 +54,8 @@ const struct kind_run *ahead_kind(struct ahead *ahead);
 int ahead_turn(struct ahead *ahead, struct dev *dev, void *cache);
 /* Seconds to wait before the next call, if no job is announced. */
 double ahead_pause(const struct ahead *ahead);
-/* Job `id` begins, and its input arrived while this worker had no other job: compute the rest of it as what arrives, so
- * that its images are shown, and need not be computed anew. Reports progress. Fails only with ERR_DEVICE. */
+/* Job `id` begins, and its input arrived while this worker had no other job: if somebody waits for its images, compute
+ * the rest of them as what arrives, instead of anew. Reports progress. Fails only with ERR_DEVICE. */
 int ahead_finish(struct ahead *ahead, const char *id, struct dev *dev, void *cache);
 /* Job `id` begins: the images computed while its input arrived; NULL: none. *shown is raised to the bytes that were
  * reported. */

@@ -1,6 +1,6 @@
 # What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(BUILD)/tests/test_gpu_lines
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 # The slowest programs first, so that none of them runs alone at the end.
 E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
@@ -29,7 +29,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) \
 	  $(call pkg,fftw3)
 $(BUILD)/tests/test_rival $(BUILD)/tests/test_rival_range: $(RIVALS)
-$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+$(filter-out %_lines,$(GPU_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a \
+		$(BUILD)/lib/gridding.a
 	$(link) $(GPU_HOST) -lcmocka $(LIBS_RECON) $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
 # another.
@@ -38,10 +39,12 @@ $(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/g
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) \
 	  $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
-$(BUILD)/bench/bench_fft: $(BUILD)/obj/tests/bench/bench_fft.cu.o $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
+$(BUILD)/bench/bench_fft: $(BUILD)/obj/tests/bench/bench_fft.cu.o
+$(BUILD)/tests/test_gpu_lines: $(BUILD)/obj/tests/gpu/test_gpu_lines.cu.o
+$(BUILD)/bench/bench_fft $(BUILD)/tests/test_gpu_lines: $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) -Xcompiler -fopenmp \
-	  $(LIBS_GRIDDING) -ldl
+	  $(addprefix -Xlinker ,--export-dynamic -u overflow_choose) $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(GPU_HOST) $(LIBS_RECON) $(LIBS_GRIDDING)
 

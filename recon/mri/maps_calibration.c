@@ -20,12 +20,13 @@
 #include <string.h>
 
 enum {
-    RANK_MOST = 512, /* columns of L */
-    BLOCK = 256,     /* rows of A that a thread takes at a time */
-    NARROW = 64,     /* the same of all of V */
-    ROWS = 32,       /* of R, between two calls of progress */
-    BLOCKS = 16,     /* of V, likewise */
-    POWER_STEPS = 12 /* to find s_0 within a few percent */
+    DENSE_MOST = 1024, /* along one side of A: more are decomposed faster by pivots */
+    RANK_MOST = 512,   /* columns of L */
+    BLOCK = 256,       /* rows of A that a thread takes at a time */
+    NARROW = 64,       /* the same of all of V */
+    ROWS = 32,         /* of R, between two calls of progress */
+    BLOCKS = 16,       /* of V, likewise */
+    POWER_STEPS = 12   /* to find s_0 within a few percent */
 };
 
 /* Progress after L, R and V. */
@@ -341,7 +342,7 @@ static struct calibration sizes_of(const struct maps_work *work, struct maps_lag
     }
     out->pairs = (size_t)c.coils * (size_t)(c.coils + 1) / 2;
     c.n = c.offsets * (size_t)c.coils;
-    c.dense = c.n <= RANK_MOST || c.places <= RANK_MOST;
+    c.dense = c.n <= DENSE_MOST || c.places <= DENSE_MOST;
     c.rank_most = c.dense ? 0 : RANK_MOST;
     return c;
 }

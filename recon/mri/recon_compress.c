@@ -33,26 +33,37 @@ static size_t place(const struct compression *c, int i, int j)
     return (size_t)i * (size_t)c->n + (size_t)j;
 }
 
-/* gram += sum over the samples of d d^H, of one readout, whitened. */
+static void gram_row(struct compression *c, int i, size_t samples, const struct c32 *data)
+{
+    for (int j = 0; j <= i; j++) {
+        const struct c32 *a = data + (size_t)i * samples, *b = data + (size_t)j * samples;
+        double re = 0, im = 0;
+#pragma omp simd reduction(+ : re, im)
+        for (size_t s = 0; s < samples; s++) {
+            re += (double)a[s].re * b[s].re + (double)a[s].im * b[s].im;
+            im += (double)a[s].im * b[s].re - (double)a[s].re * b[s].im;
+        }
+        c->gram[place(c, i, j)][0] += re;
+        c->gram[place(c, i, j)][1] += im;
+    }
+}
+
+/* gram += sum over the samples of d d^H, of one readout, whitened; a thread computes whole entries. */
 static int gram_add(struct compression *c, const struct scan_readout *readout)
 {
     const size_t samples = frames_kept(readout);
     struct c32 *data = malloc((size_t)c->n * samples * sizeof *data);
     if (!data)
         return err_no_memory("the covariance of %d coils", c->n);
-    for (int i = 0; i < c->n; i++)
-        recon_coil_mix(c->job, readout, i, data + (size_t)i * samples);
-    for (int i = 0; i < c->n; i++)
-        for (int j = 0; j <= i; j++) {
-            const struct c32 *a = data + (size_t)i * samples, *b = data + (size_t)j * samples;
-            double re = 0, im = 0;
-            for (size_t s = 0; s < samples; s++) {
-                re += (double)a[s].re * b[s].re + (double)a[s].im * b[s].im;
-                im += (double)a[s].im * b[s].re - (double)a[s].re * b[s].im;
-            }
-            c->gram[place(c, i, j)][0] += re;
-            c->gram[place(c, i, j)][1] += im;
-        }
+#pragma omp parallel num_threads(recon_threads(c->job, samples *(size_t)c->n *(size_t)c->n / 2))
+    {
+#pragma omp for schedule(static)
+        for (int i = 0; i < c->n; i++)
+            recon_coil_mix(c->job, readout, i, data + (size_t)i * samples);
+#pragma omp for schedule(dynamic)
+        for (int row = 0; row < c->n; row++) /* the longest first */
+            gram_row(c, c->n - 1 - row, samples, data);
+    }
     free(data);
     return 0;
 }

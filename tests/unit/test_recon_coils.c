@@ -177,6 +177,29 @@ static void dependent_make(struct flat *flat, int coils)
     }
 }
 
+/* 40 coils, whose covariance threads share: the same bits for any number of threads. */
+static void compression_by_threads(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome first = {0};
+    struct dev *own = dev;
+    dependent_make(&flat, 40);
+    for (int threads = 1; threads <= 3; threads++) {
+        struct job_outcome now = {0};
+        assert_int_equal(dev_create(&dev, DEV_CPU, 0, threads), 0);
+        succeed(&flat, "virtual_coils=2", threads == 1 ? &first : &now);
+        if (threads > 1) {
+            assert_memory_equal(images_of(&now)->data, images_of(&first)->data, PIXELS * sizeof(float));
+            drop(&now);
+        }
+        dev_free(dev);
+    }
+    dev = own;
+    drop(&first);
+    flat_free(&flat);
+}
+
 static void compression_keeps_the_coils_information(void **state)
 {
     (void)state;
@@ -325,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup(single_coils_have_phases, random_reset),
         cmocka_unit_test_setup(maps_can_be_canceled, random_reset),
         cmocka_unit_test_setup(compression_keeps_the_coils_information, random_reset),
+        cmocka_unit_test_setup(compression_by_threads, random_reset),
         cmocka_unit_test_setup(compression_follows_whitening, random_reset),
         cmocka_unit_test_setup(test_given_maps_combine, random_reset),
         cmocka_unit_test_setup(test_given_maps_iterate, random_reset),

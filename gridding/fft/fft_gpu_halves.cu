@@ -1,4 +1,5 @@
 /* The sizes of grids that are transformed in halves, the twiddle factors between their stages, and launches. */
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/fft/fft_halves_lines.cuh"
 
 #include <cmath>
@@ -54,24 +55,9 @@ void fft_halves_turns_fill(int n, float2 *turns)
 
 int fft_halves_launch(struct gpu *gpu, const void *kernel, dim3 blocks, int threads, size_t shared, void *args)
 {
-    int rc = 0, major = 0;
+    int rc = 0;
     if (shared > 48 * 1024)
         rc = gpu_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
                        "Preparing a convolution's pass");
-    if (!rc)
-        rc = gpu_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu->index),
-                       "Preparing a convolution's pass");
-    if (rc)
-        return rc;
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = gpu->stream;
-    config.attrs = &early;
-    config.numAttrs = major >= 9;
-    return gpu_check(cudaLaunchKernelExC(&config, kernel, &args), "A convolution's pass");
+    return rc ? rc : gpu_launch_behind(gpu, kernel, blocks, threads, shared, args, "A convolution's pass");
 }

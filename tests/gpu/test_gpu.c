@@ -184,6 +184,11 @@ static void test_parts(struct dev *gpu)
         {{"a bin of many parts", 3, {30, 30, 30}, 2, 12000, CENTRE, 1e-2, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
          4097,
          12000},
+        /* Of 129 to 256 parts, the sums of eight and of 64 are added up by blocks of parts, and three or four are left.
+         */
+        {{"a bin of 200 parts", 3, {12, 12, 12}, 2, 300000, CENTRE, 1e-2, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+         128 * 1024 + 1,
+         256 * 1024},
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         const struct test_case *c = &tests[i].c;

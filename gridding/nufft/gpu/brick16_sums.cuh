@@ -28,6 +28,8 @@ struct brick16_args {
     const float2 *data;      /* [transforms][samples] */
     const uint32_t *largest; /* [transforms] */
     float2 *grid, *partial;  /* [transforms][cells], [transforms][slots][brick] */
+    uint32_t *arrived;       /* [transforms][slots]: 0 between launches */
+    const uint32_t *first;   /* [bins + 1]: the start of each bin's samples */
     size_t samples, cells;
     size_t cleared; /* cells of the grids that each block of parts clears, an even number */
     uint32_t bins, slots;

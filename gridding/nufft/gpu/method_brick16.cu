@@ -1,13 +1,15 @@
 /* Method brick16: 3-D samples to the grid on tensor cores, separable kernels 5 to 8 cells wide. A block sums a brick of
  * 16 x 16 x 16 grid cells in its registers (brick16_sums.cuh) and adds it to the grid in the order of the bins
- * (range_gpu.cuh). Parts of heavy bins are summed first, and added up by their bin's block.
+ * (range_gpu.cuh). Parts of heavy bins are summed first.
  */
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/nufft/gpu/brick16_sums.cuh"
 
 #include <nv/target>
 
 enum {
     FEW_PARTS = 4,        /* of a heavy bin: its own block adds them up */
+    PARTS_TOGETHER = 8,   /* of more parts, the bricks of so many are added up by the last of their blocks */
     CLEARED_MOST = 32768, /* cells that a block of parts clears in addition to its sums */
     FAINT = 127 - 64      /* data whose largest number is below 2^-64: its exponent's bits */
 };
@@ -123,6 +125,95 @@ static __device__ __forceinline__ void clear_grids(const struct brick16_args &a)
         *(float4 *)(a.grid + i) = make_float4(0.f, 0.f, 0.f, 0.f);
 }
 
+/* Store the block's sums as a partial brick, or add them to it. */
+static __device__ __forceinline__ void store_brick(float4 *to, const float (&sum)[2][WARP_PLANES][4], bool add)
+{
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int p = 0; p < WARP_PLANES; p++) {
+            float4 *cells = to + (j * WARP_PLANES + p) * BRICK16_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
+            const float *s = sum[j][p];
+            if (add)
+                old = *cells;
+            *cells = make_float4(s[0] + old.x, s[2] + old.y, s[1] + old.z, s[3] + old.w);
+        }
+}
+
+/* The sum of `count` partial bricks, in order, from one to the next `step` slots. */
+static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t count, size_t step,
+                                                  float (&sum)[2][WARP_PLANES][4])
+{
+    clear_sum(sum);
+#pragma unroll 1
+    for (; count > 0; count--, from += step * (2 * WARP_PLANES * BRICK16_THREADS))
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int p = 0; p < WARP_PLANES; p++) {
+                const float4 v = __ldcg(from + (j * WARP_PLANES + p) * BRICK16_THREADS);
+                sum[j][p][0] += v.x;
+                sum[j][p][2] += v.y;
+                sum[j][p][1] += v.z;
+                sum[j][p][3] += v.w;
+            }
+}
+
+/* The bricks of a heavy bin that its own block adds up: `count` of them, from one to the next `step` slots. */
+struct bricks_left {
+    uint32_t count, step;
+};
+
+static __device__ __forceinline__ struct bricks_left bricks_left_of(uint32_t parts)
+{
+    struct bricks_left left = {parts, 1};
+    while (left.count > FEW_PARTS) {
+        left.count = (left.count + PARTS_TOGETHER - 1) / PARTS_TOGETHER;
+        left.step *= PARTS_TOGETHER;
+    }
+    return left;
+}
+
+/* Whether the block is the last of `blocks` to arrive at a counter, which is then 0 again. What the others stored
+ * before can be read past the multiprocessor's cache. */
+static __device__ __forceinline__ bool arrive_last(uint32_t *counter, uint32_t blocks)
+{
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(counter, 1u) + 1 == blocks;
+        if (last)
+            *counter = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+/* Of a bin with more than FEW_PARTS, the last block of every PARTS_TOGETHER adds up their bricks into the first, and so
+ * on with these sums until few are left. Who is last does not matter: the order of the sum is that of the parts. */
+static __device__ __forceinline__ void add_parts(const struct brick16_args &a, uint32_t transform,
+                                                 const struct range_task &task, float (&sum)[2][WARP_PLANES][4])
+{
+    const uint32_t slot = task.slot - task.part, held = a.first[task.bin + 1] - a.first[task.bin];
+    uint32_t *counter = a.arrived + (size_t)transform * a.slots + slot;
+    uint32_t count = (held + a.geometry.depth - 1) / a.geometry.depth, index = task.part, step = 1;
+    while (count > FEW_PARTS) {
+        const uint32_t group = index / PARTS_TOGETHER, first = group * PARTS_TOGETHER,
+                       blocks = min((uint32_t)PARTS_TOGETHER, count - first);
+        if (!arrive_last(counter + group, blocks))
+            return;
+        float4 *to = partial_brick(a, transform, slot + first * step);
+        add_bricks(to, blocks, step, sum);
+        store_brick(to, sum, false);
+        count = (count + PARTS_TOGETHER - 1) / PARTS_TOGETHER;
+        counter += count; /* the groups of the next turn have counters of their own: all together fewer than parts */
+        index = group;
+        step *= PARTS_TOGETHER;
+    }
+}
+
 /* Blocks of 128, (parts of heavy bins, transforms). A part's bricks of SPLIT_SAMPLES_MOST samples are added up in its
  * slot. */
 template <int W, bool SPLIT>
@@ -133,38 +224,13 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     const struct range_task task = a.tasks[blockIdx.x];
     float sum[2][WARP_PLANES][4];
     clear_grids(a);
+    gpu_wait_for_previous();
+    gpu_let_next_start();
     for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
         sum_samples<W, SPLIT>(a, blockIdx.y, i, min(i + SPLIT_SAMPLES_MOST, task.last), stage, sum);
-        float4 *slot = partial_brick(a, blockIdx.y, task.slot);
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int p = 0; p < WARP_PLANES; p++) {
-                float4 *to = slot + (j * WARP_PLANES + p) * BRICK16_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
-                const float *s = sum[j][p];
-                if (i > task.first)
-                    old = *to;
-                *to = make_float4(s[0] + old.x, s[2] + old.y, s[1] + old.z, s[3] + old.w);
-            }
+        store_brick(partial_brick(a, blockIdx.y, task.slot), sum, i > task.first);
     }
-}
-
-/* The sum of `parts` consecutive partial bricks, in order. */
-static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t parts, float (&sum)[2][WARP_PLANES][4])
-{
-    clear_sum(sum);
-#pragma unroll 1
-    for (; parts > 0; parts--, from += 2 * WARP_PLANES * BRICK16_THREADS)
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int p = 0; p < WARP_PLANES; p++) {
-                const float4 v = from[(j * WARP_PLANES + p) * BRICK16_THREADS];
-                sum[j][p][0] += v.x;
-                sum[j][p][2] += v.y;
-                sum[j][p][1] += v.z;
-                sum[j][p][3] += v.w;
-            }
+    add_parts(a, blockIdx.y, task, sum);
 }
 
 /* The planes of its brick that a bin's samples reach. */
@@ -178,16 +244,19 @@ static __device__ __forceinline__ uint32_t planes_reached(const struct brick16_a
     return all >> (deep - 1 - (last - from)) << from;
 }
 
-/* Compute a block's brick for a bin and a transform: the sum of its samples, or of its parts. */
+/* Compute a block's brick for a bin and a transform: the sum of its samples, or of its parts. Only the latter waits for
+ * the sums of parts. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void sum_bin(const struct brick16_args &a, uint32_t transform,
                                                const struct range_task &task, struct brick16_group<SPLIT> *stage,
                                                float (&sum)[2][WARP_PLANES][4])
 {
-    if (task.parts > 0)
-        add_bricks(partial_brick(a, transform, task.slot), task.parts > FEW_PARTS ? 1 : task.parts, sum);
-    else
+    const struct bricks_left left = bricks_left_of(task.parts);
+    if (task.parts == 0)
         sum_samples<W, SPLIT>(a, transform, task.first, task.last, stage, sum);
+    gpu_wait_for_previous();
+    if (task.parts > 0)
+        add_bricks(partial_brick(a, transform, task.slot), left.count, left.step, sum);
 }
 
 /* Blocks of 128; each processes the next bin in order, for one transform after the other, and adds it to the
@@ -224,18 +293,15 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
         range_signal(done, task.bin, a.round);
 }
 
+/* Bins are launched behind parts: those without parts fill the multiprocessors that the last parts leave idle. */
 template <int W, bool SPLIT>
 static int launch(const struct nufft_gpu *plan, struct brick16_args *a, bool parts, const struct range_task *tasks,
                   uint32_t count)
 {
-    if (count == 0)
-        return 0;
+    const void *kernel = parts ? (const void *)sum_brick16_parts<W, SPLIT> : (const void *)scatter_brick16<W, SPLIT>;
+    const dim3 blocks = parts ? dim3(count, a->transforms) : dim3(count * a->transforms);
     a->tasks = tasks;
-    if (parts)
-        sum_brick16_parts<W, SPLIT><<<dim3(count, a->transforms), BRICK16_THREADS, 0, plan->gpu->stream>>>(*a);
-    else
-        scatter_brick16<W, SPLIT><<<count * a->transforms, BRICK16_THREADS, 0, plan->gpu->stream>>>(*a);
-    return gpu_launched("Gridding");
+    return count == 0 ? 0 : gpu_launch_behind(plan->gpu, kernel, blocks, BRICK16_THREADS, 0, a, "Gridding");
 }
 
 static int launch_width(const struct nufft_gpu *plan, struct brick16_args *a, bool parts,
@@ -267,7 +333,8 @@ int nufft_gpu_brick16_make(struct nufft_gpu *plan)
 {
     const size_t brick = (size_t)BRICK16_EDGE * BRICK16_EDGE * BRICK16_EDGE;
     plan->tile[0] = plan->tile[1] = plan->tile[2] = BRICK16_EDGE;
-    int rc = nufft_gpu_workspace_make(plan, plan->samples, plan->bins.slots * brick, 1 + (size_t)plan->bins.count);
+    const size_t words = 1 + (size_t)plan->bins.count + plan->bins.slots;
+    int rc = nufft_gpu_workspace_make(plan, plan->samples, plan->bins.slots * brick, words);
     plan->done = plan->largest + plan->group;
     return rc;
 }
@@ -288,12 +355,13 @@ static int scatter(struct nufft_gpu *plan, int transforms)
 {
     struct range_bins_gpu *bins = &plan->bins;
     struct brick16_args a = {};
-    int rc = range_tickets(bins, plan->gpu);
     bins->round++;
     a.geometry = bins->geometry;
     a.transforms = (uint32_t)transforms;
     a.round = bins->round;
     a.done = plan->done;
+    a.arrived = plan->done + (size_t)plan->group * bins->count;
+    a.first = bins->first;
     a.ticket = bins->ticket;
     a.points = bins->points;
     a.data = (const float2 *)plan->sorted;
@@ -307,17 +375,16 @@ static int scatter(struct nufft_gpu *plan, int transforms)
     a.kernel = scaled_pairs(plan->pairs);
     a.sorted = bins->geometry.by_cell;
     a.aligned = bins->geometry.axis[0].shift == 1;
-    if (!rc)
-        rc = clear(plan, &a);
+    int rc = clear(plan, &a);
     if (!rc)
         rc = launch_width(plan, &a, true, bins->parts, bins->slots);
-    if (!rc)
-        rc = nufft_gpu_add_partials(plan, transforms, FEW_PARTS);
     return rc ? rc : launch_width(plan, &a, false, bins->tasks, bins->occupied);
 }
 
 int nufft_gpu_brick16_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
-    int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
+    int rc = range_tickets(&plan->bins, plan->gpu);
+    if (!rc)
+        rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     return rc ? rc : scatter(plan, transforms);
 }

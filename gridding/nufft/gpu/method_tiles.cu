@@ -254,48 +254,41 @@ template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid
 
 enum { PART_CELLS = 128, PART_LINES = 4 };
 
-/* Blocks of (128, 4), (groups of `each` <= 32 heavy bins, rows of cells, transforms): adds the parts of those bins that
- * have more than `few`. A thread adds every fourth part of one cell, and the first row of threads adds the four sums,
- * all in order. 4 KB of shared memory. */
-static __global__ void add_parts(int cells, uint32_t slots, uint32_t few, uint32_t each, uint32_t heavies,
-                                 const struct range_task *heavy, float2 *partial)
+/* Blocks of (128, 4), (heavy bins, rows of cells): adds a bin's parts into the first. A thread adds every fourth part
+ * of one cell, and the first row of threads adds the four sums, all in order. 4 KB of shared memory. */
+static __global__ void add_parts(int cells, const struct range_task *heavy, float2 *partial)
 {
     __shared__ float2 sums[PART_LINES][PART_CELLS];
-    const uint32_t line = threadIdx.y, lane = threadIdx.x & 31, bin = blockIdx.x * each + lane;
+    const uint32_t line = threadIdx.y;
     const int e = blockIdx.y * PART_CELLS + threadIdx.x;
-    const bool wanted = lane < each && bin < heavies && heavy[bin].parts > few;
-    for (uint32_t left = __ballot_sync(~0u, wanted); left; left &= left - 1) {
-        const struct range_task task = heavy[blockIdx.x * each + __ffs(left) - 1];
-        float2 *to = partial + ((size_t)blockIdx.z * slots + task.slot) * cells + e, s = make_float2(0.f, 0.f);
-        if (e < cells)
+    const struct range_task task = heavy[blockIdx.x];
+    float2 *to = partial + (size_t)task.slot * cells + e, s = make_float2(0.f, 0.f);
+    if (e < cells)
 #pragma unroll 4
-            for (uint32_t p = line; p < task.parts; p += PART_LINES) {
-                float2 v = to[(size_t)p * cells];
-                s = make_float2(s.x + v.x, s.y + v.y);
-            }
-        sums[line][threadIdx.x] = s;
-        __syncthreads();
-        if (line == 0 && e < cells) {
-            for (int l = 1; l < PART_LINES; l++) {
-                float2 v = sums[l][threadIdx.x];
-                s = make_float2(s.x + v.x, s.y + v.y);
-            }
-            *to = s;
+        for (uint32_t p = line; p < task.parts; p += PART_LINES) {
+            float2 v = to[(size_t)p * cells];
+            s = make_float2(s.x + v.x, s.y + v.y);
         }
-        __syncthreads();
+    sums[line][threadIdx.x] = s;
+    __syncthreads();
+    if (line == 0 && e < cells) {
+        for (int l = 1; l < PART_LINES; l++) {
+            float2 v = sums[l][threadIdx.x];
+            s = make_float2(s.x + v.x, s.y + v.y);
+        }
+        *to = s;
     }
 }
 
-int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few)
+/* Sum the partial tiles of every heavy bin into its first. */
+static int add_partials(struct nufft_gpu *plan)
 {
     const struct range_bins_gpu *bins = &plan->bins;
     const int cells = plan->tile[0] * plan->tile[1] * plan->tile[2];
-    const uint32_t each = few > 1 ? 32 : 1; /* if most have few, each block searches for those with more */
     if (bins->slots == 0)
         return 0;
-    dim3 blocks(gpu_blocks(bins->heavies, each), gpu_blocks((size_t)cells, PART_CELLS), (unsigned)transforms);
-    add_parts<<<blocks, dim3(PART_CELLS, PART_LINES), 0, plan->gpu->stream>>>(
-        cells, bins->slots, few, each, bins->heavies, bins->heavy, (float2 *)plan->partial);
+    add_parts<<<dim3(bins->heavies, gpu_blocks((size_t)cells, PART_CELLS)), dim3(PART_CELLS, PART_LINES), 0,
+                plan->gpu->stream>>>(cells, bins->heavy, (float2 *)plan->partial);
     return gpu_launched("Adding partial sums");
 }
 
@@ -377,7 +370,7 @@ static int scatter(struct nufft_gpu *plan)
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
     if (!rc)
-        rc = nufft_gpu_add_partials(plan, 1, 1);
+        rc = add_partials(plan);
     return rc ? rc : launch<false>(plan, &a, bins->tasks, bins->occupied);
 }
 

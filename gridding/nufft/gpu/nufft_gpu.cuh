@@ -190,7 +190,7 @@ struct nufft_gpu {
     struct c32 *partial;
     struct brick_list *bricks; /* brick_dense, brick2d: [bins.count] */
     uint32_t *largest;         /* brick16: [group], the largest |real| or |imaginary| part in plan->sorted, as bits */
-    uint32_t *done;            /* brick16: [group][bins.count], as bins.done */
+    uint32_t *done;            /* brick16: [group][bins.count], as bins.done; then [group][bins.slots] counters */
     struct fft_plan fft[3];    /* axes of one size share twiddles */
     uint32_t *lines; /* 3-D: the grid's lines z grid[1] + y along x that samples reach; NULL: all (lines.cu) */
     int line_count;
@@ -297,9 +297,6 @@ void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *s
 
 /* Divide an axis into bins whose samples' kernels fit a 16^3 brick. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width);
-
-/* Sum the partial tiles of every heavy bin that has more than `few` into its first, for each of the transforms. */
-int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms, uint32_t few);
 
 /* ---- lines (lines.cu) ---- */
 

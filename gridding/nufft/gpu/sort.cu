@@ -1,4 +1,5 @@
 /* Copies from the caller's order to the sorted one. */
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 enum { SORTED = 4 }; /* samples of a thread, whose loads overlap */
@@ -12,6 +13,7 @@ static __global__ void __launch_bounds__(256)
 {
     __shared__ uint32_t of_block[BRICK16_TRANSFORMS];
     const size_t first = (size_t)blockIdx.x * (256 * SORTED) + threadIdx.x;
+    gpu_let_next_start();
     uint32_t from[SORTED];
     float w[SORTED];
 #pragma unroll

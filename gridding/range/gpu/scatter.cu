@@ -244,7 +244,7 @@ bool is_light(const struct scatter *s)
 }
 
 /* Points near each tile, copied to the host if tiles are cut, or if the listener is called between some of them. They
- * are not counted if all tiles are light and packed, and nobody listens. */
+ * are not counted if all tiles are light and packed, and nobody listens; nor does the host wait for the sums then. */
 int count_points(struct scatter *s)
 {
     struct gpu *gpu = s->points->gpu;
@@ -264,8 +264,10 @@ int count_points(struct scatter *s)
         rc = gpu_launched(what);
     }
     s->device_counts = counted ? near : NULL;
-    if (!rc)
-        rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
+    s->job.largest = &sums->largest;
+    if (rc || !counted)
+        return rc;
+    rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
     if (rc || (s->sums.most <= s->depth && !s->listener))
         return rc;
     s->near = (unsigned long long *)calloc(s->tiles, sizeof *s->near);
@@ -430,14 +432,18 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
               (unsigned long long)points->gpu->multiprocessors;
 }
 
-/* Halves hold values relative to the largest; false: that is no number. */
-bool scale_values(struct scatter *s)
+/* Whether halves hold the values, which the host knows if points were counted, and otherwise asks for after the sum. */
+int find_done(struct scatter *s, bool *done)
 {
     float largest;
+    *done = true;
+    if (s->way != WAY_CUBES)
+        return 0;
+    const int rc =
+        s->device_counts ? 0 : gpu_download(s->points->gpu, &s->sums.largest, s->job.largest, sizeof(unsigned));
     memcpy(&largest, &s->sums.largest, sizeof largest);
-    s->job.relative[0] = largest > 0 ? 1 / largest : 1;
-    s->job.relative[1] = largest > 0 ? largest : 1;
-    return s->way != WAY_CUBES || (largest < INFINITY && s->job.relative[0] < INFINITY);
+    *done = relative_of(largest) > 0;
+    return rc;
 }
 
 } // namespace
@@ -464,12 +470,16 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
         rc = gpu_enter(s.points->gpu);
         if (!rc)
             rc = make(&s);
-        done = scale_values(&s);
         s.job.set = set && s.large && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
+        done = true;
+        if (!rc && s.device_counts)
+            rc = find_done(&s, &done);
         if (!rc && done && set && !s.job.set)
             rc = sums_gpu_clear(s.points, channels, grid);
         if (!rc && done)
             rc = sum_all(&s, channels, s.points->view.box.dim == 3 && channels == 1 ? 1 : TOGETHER, values, grid);
+        if (!rc && !s.device_counts)
+            rc = find_done(&s, &done);
         end(&s);
     }
     return rc;

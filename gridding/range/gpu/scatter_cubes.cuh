@@ -38,7 +38,15 @@ struct cubes_memory {
     alignas(16) __half flat[CUBE_CHUNK][CUBE_ROW];
     alignas(16) __half2 high[CUBE_CHUNK / 2][CUBE_PAIR];
     uint16_t planes[CUBE_CHUNK]; /* planes that a point reaches: bit k */
+    float relative;              /* what makes the largest value 1 */
 };
+
+/* Halves hold values relative to the largest. 0: they cannot. */
+__host__ __device__ __forceinline__ float relative_of(float largest)
+{
+    const float relative = largest > 0 ? 1 / largest : 1;
+    return (largest >= 0 && largest < INFINITY && relative < INFINITY) ? relative : 0;
+}
 
 /* ---- weights ---- */
 
@@ -83,7 +91,7 @@ __device__ __forceinline__ void make_weights(const scatter_job &job, cubes_memor
         there ? node_mask(job, tile, m.list.point[part][at], rel, d, place, job.reach * scale * (float)job.nodes_of[d])
               : 0;
     /* Multiplying a weight by a factor adds to its logarithm. */
-    const float factor = d == 0 ? __log2f(fabsf(value) * job.relative[0]) : 0;
+    const float factor = d == 0 ? __log2f(fabsf(value) * m.relative) : 0;
     const uint32_t sign = d == 0 && value < 0 ? 0x80008000u : 0;
     uint32_t words[CUBE_SIDE / 2];
 #pragma unroll
@@ -201,7 +209,7 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const cubes_me
         for (int d = 0; d < 3; d++)
             size[d] = cells[d] - tile[d];
     }
-    const float strength = slot < 0 ? job.strength * job.relative[1] : job.relative[1];
+    const float strength = __fdividef(slot < 0 ? job.strength : 1.f, m.relative);
     const bool adds = again || (slot < 0 && !job.set),
                whole = size[0] >= CUBE_SIDE && size[1] >= CUBE_SIDE && size[2] >= CUBE_SIDE;
     to += z * plane + y * width + x;
@@ -233,6 +241,11 @@ __global__ void __launch_bounds__(CUBE_THREADS, 6)
         return;
     int summed = 0;
     cube_sums sums = {};
+    const float relative = relative_of(__uint_as_float(*job.largest));
+    if (relative == 0) /* then the host sums them another way */
+        return;
+    if (threadIdx.x == 0)
+        m.relative = relative; /* the barriers of a list follow */
     near_scan<CUBE_WARPS, CUBE_CAP, false> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true, again = false;

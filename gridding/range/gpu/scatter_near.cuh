@@ -51,16 +51,16 @@ struct scatter_job {
     const int4 *place;
     const float *packed; /* [count]: values */
     int bits;
-    float step;         /* 2^-bits */
-    float width[3];     /* spacing */
-    float width_ratio;  /* of y to x */
-    double bins_of[3];  /* bins per length */
-    float bin_nodes[3]; /* nodes per bin */
-    float reach;        /* the law's */
-    float middle[3];    /* of a tile, in nodes from its first */
-    float half[3];      /* half its side, plus the error of place_about() */
-    float root_rate;    /* the square root of law.rate, over the reach */
-    float relative[2];  /* WAY_CUBES: what makes the largest value 1, and its inverse */
+    float step;              /* 2^-bits */
+    float width[3];          /* spacing */
+    float width_ratio;       /* of y to x */
+    double bins_of[3];       /* bins per length */
+    float bin_nodes[3];      /* nodes per bin */
+    float reach;             /* the law's */
+    float middle[3];         /* of a tile, in nodes from its first */
+    float half[3];           /* half its side, plus the error of place_about() */
+    float root_rate;         /* the square root of law.rate, over the reach */
+    const unsigned *largest; /* the bits of the largest magnitude of a value */
 };
 
 /* Half the side of `nodes` nodes, plus the error of place_about(). */

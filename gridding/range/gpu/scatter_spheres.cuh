@@ -105,10 +105,9 @@ __device__ __forceinline__ struct sphere_ends put_sphere(const scatter_job &job,
 
 /* ---- points added to nodes ---- */
 
-/* What a column's nodes have in common: the rate times u2 along x and y; what weights along z must exceed; their
- * factor. */
+/* What a column's nodes have in common: what weights along z must exceed; their factor. */
 struct sphere_column {
-    float square, least, weight;
+    float least, weight;
 };
 
 /* The column at `half` along y of a stored point; x: its scaled distance along x, squared. */
@@ -118,7 +117,7 @@ __device__ __forceinline__ struct sphere_column column_of(const scatter_job &job
     const int lane = threadIdx.x & 31;
     const float row = (float)(lane / SIDE + half * SPHERE_ROWS) * job.width_ratio, y = fmaf(row, flat.z, flat.y);
     const float square = fmaf(y, y, square_x);
-    const struct sphere_column column = {square, law_exp2(square - job.law.rate), law_exp2(-square) * flat.w};
+    const struct sphere_column column = {law_exp2(square - job.law.rate), law_exp2(-square) * flat.w};
     return column;
 }
 
@@ -180,21 +179,19 @@ __device__ __forceinline__ void add_doubtful(const scatter_job &job, const spher
                                              const float4 *r, int entry, int half, const int low[3], float sum[DEEP])
 {
     const int lane = threadIdx.x & 31;
-    const int4 point = m.list.place[0][entry];
     const struct sphere_column column = column_of(job, r[0], square_x_of(r[0]), half);
-    const float unit = __fdividef(job.root_rate, fabsf(__int_as_float(point.w))), rest = job.law.rate - column.square;
     const float4 w[2] = {r[1], r[2]};
     const float weight[DEEP] = {w[0].x, w[0].y, w[0].z, w[0].w, w[1].x, w[1].y, w[1].z, w[1].w};
-    float u2[DEEP], doubt = INFINITY;
+    float doubt = INFINITY;
     uint32_t within = 0;
-    (void)packed_squares<DEEP>(job, point.z, low[2], unit * unit * job.spacing2[2], u2);
 #pragma unroll
     for (int k = 0; k < DEEP; k++) {
-        within |= (u2[k] < rest) << k;
-        doubt = fminf(doubt, fabsf(u2[k] - rest));
+        within |= (weight[k] > column.least) << k;
+        doubt = fminf(doubt, fabsf(weight[k] - column.least));
     }
-    if (doubt < 2e-5f * job.law.rate)
-        within = settled(job, tile, m.list.point[0][entry], point, low[0] + lane % SIDE,
+    /* 1.4e-5 of a weight: 2e-5 of its binary logarithm. */
+    if (doubt < 1.4e-5f * job.law.rate * column.least)
+        within = settled(job, tile, m.list.point[0][entry], m.list.place[0][entry], low[0] + lane % SIDE,
                          low[1] + lane / SIDE + half * SPHERE_ROWS, low[2]);
 #pragma unroll
     for (int k = 0; k < DEEP; k++)

@@ -26,11 +26,17 @@ struct filter_factors {
     double step;
 };
 
+/* radial() `rest` steps after a value, which differs by `difference` from the next. */
+static inline HOST_DEVICE float filter_between(float value, float difference, float rest)
+{
+    return value + rest * difference;
+}
+
 /* radial() at `place` steps; last: count - 2. */
 static inline HOST_DEVICE float filter_radial(const float *radial, int last, float place)
 {
     const int below = (int)place < last ? (int)place : last;
-    return radial[below] + (place - (float)below) * (radial[below + 1] - radial[below]);
+    return filter_between(radial[below], radial[below + 1] - radial[below], place - (float)below);
 }
 
 /* The smallest wave not below -(from - 1) / 2 that nodes of a mesh of `to` do not tell apart from i, 0 <= i < to. */
@@ -40,22 +46,23 @@ static inline HOST_DEVICE int filter_lowest(int i, int from, int to)
     return i - (i + most) / to * to;
 }
 
-/* Lengths that a GPU has kernels of its own for, and their radices, the largest first (a fourth of 1: none). */
+/* Lengths that a GPU has kernels of its own for, and their radices: two stages (the others 0), or more, the largest
+ * first (a fourth of 1: none). */
 #define FILTER_SIZES(X)  \
     X(128, 8, 4, 4, 1)   \
     X(160, 8, 5, 4, 1)   \
     X(192, 8, 6, 4, 1)   \
-    X(240, 8, 6, 5, 1)   \
-    X(256, 8, 8, 4, 1)   \
-    X(320, 8, 8, 5, 1)   \
-    X(360, 9, 8, 5, 1)   \
-    X(400, 10, 8, 5, 1)  \
-    X(432, 9, 8, 6, 1)   \
-    X(480, 10, 8, 6, 1)  \
-    X(512, 8, 8, 8, 1)   \
-    X(576, 9, 8, 8, 1)   \
-    X(640, 10, 8, 8, 1)  \
-    X(720, 10, 9, 8, 1)  \
+    X(240, 16, 15, 0, 0) \
+    X(256, 16, 16, 0, 0) \
+    X(320, 20, 16, 0, 0) \
+    X(360, 20, 18, 0, 0) \
+    X(400, 20, 20, 0, 0) \
+    X(432, 24, 18, 0, 0) \
+    X(480, 24, 20, 0, 0) \
+    X(512, 32, 16, 0, 0) \
+    X(576, 24, 24, 0, 0) \
+    X(640, 32, 20, 0, 0) \
+    X(720, 30, 24, 0, 0) \
     X(800, 10, 10, 8, 1) \
     X(900, 10, 10, 9, 1)
 

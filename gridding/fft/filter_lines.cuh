@@ -73,6 +73,17 @@ __device__ __forceinline__ void line_stage(const line_place &p, const MEMORY &me
         __syncthreads();
 }
 
+/* The transform of a line, multiplied, and transformed once more: change(k, v) is what replaces element k. */
+template <class PLAN, class MEMORY, class LOAD, class CHANGE, class STORE>
+__device__ __forceinline__ void line_twice(const struct fft_plan &plan, const line_place &p, const MEMORY &memory,
+                                           const LOAD &load, const CHANGE &change, const STORE &store)
+{
+    const auto changed = [&](int k, float2 v) { memory.at(k) = change(k, v); };
+    const auto again = [&](int k) { return memory.at(k); };
+    PLAN::template run<WRITES_SHARED>(plan, p, memory, load, changed);
+    PLAN::template run<READS_SHARED>(plan, p, memory, again, store);
+}
+
 /* A size known to the compiler. A fourth radix of 1: three stages. */
 template <int R0, int R1, int R2, int R3> struct plan_known {
     enum { N = R0 * R1 * R2 * R3, LEAST = R3 > 1 ? R3 : R2, THREADS = N / LEAST, LARGEST = R0 };
@@ -94,6 +105,14 @@ template <int R0, int R1, int R2, int R3> struct plan_known {
         line_stage<R2, false, (R3 == 1), ENDS>(p, memory, R0 * R1, load, store);
         if constexpr (R3 > 1)
             line_stage<R3, false, true, ENDS>(p, memory, R0 * R1 * R2, load, store);
+    }
+
+    template <class MEMORY, class LOAD, class CHANGE, class STORE>
+    static __device__ __forceinline__ void run_twice(const struct fft_plan &plan, const line_place &p,
+                                                     const MEMORY &memory, const LOAD &load, const CHANGE &change,
+                                                     const STORE &store)
+    {
+        line_twice<plan_known>(plan, p, memory, load, change, store);
     }
 };
 
@@ -143,6 +162,14 @@ struct plan_any {
             done *= plan.radix[s];
         }
         stage<false, true, ENDS>(plan.radix[plan.stages - 1], p, memory, done, load, store);
+    }
+
+    template <class MEMORY, class LOAD, class CHANGE, class STORE>
+    static __device__ __forceinline__ void run_twice(const struct fft_plan &plan, const line_place &p,
+                                                     const MEMORY &memory, const LOAD &load, const CHANGE &change,
+                                                     const STORE &store)
+    {
+        line_twice<plan_any>(plan, p, memory, load, change, store);
     }
 };
 

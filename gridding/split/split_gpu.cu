@@ -51,7 +51,8 @@ const char *refused(const struct split_params *p)
                      near = reach_near(p) / p->lattice.spacing[d];
         if (!filter_gpu_serves(p->mesh[d]) || !filter_gpu_serves(p->extended[d]))
             return "GPUs have no FFT of the lattice's axes";
-        if (SPREAD_EDGE + 2 * mesh + 1 > p->mesh[d] || NEAR_EDGE + 2 * near + 1 > p->extended[d])
+        const int edge = d == 2 ? (int)SPREAD_DEEP : (int)SPREAD_EDGE;
+        if (edge + 2 * mesh + 1 > p->mesh[d] || NEAR_EDGE + 2 * near + 1 > p->extended[d])
             return "the lattice is too small for it on a GPU";
     }
     return NULL;
@@ -169,7 +170,7 @@ int parts_sum(struct split_gpu *s, float *grid, const struct listener *listener)
     int rc = tell(s, listener, SPLIT_SPREAD);
     if (rc)
         return rc;
-    spread_points<<<tiles_of<SPREAD_EDGE, SPREAD_EDGE, SPREAD_EDGE>(s->spread.mesh), 32 * WARPS, sizeof(spread_memory),
+    spread_points<<<tiles_of<SPREAD_EDGE, SPREAD_EDGE, SPREAD_DEEP>(s->spread.mesh), 32 * WARPS, sizeof(spread_memory),
                     s->gpu->stream>>>(s->spread);
     rc = gpu_launched(what);
     for (int pass = 0; pass < FILTER_PASSES && !rc; pass++) {

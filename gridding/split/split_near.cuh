@@ -23,8 +23,18 @@ struct near_job {
     float *grid;
 };
 
+/* A point whose nodes a warp's lanes share: from it to the first of them; its value; the nodes of a row, of a plane,
+ * and all; 1 / those of a row and of a plane; 2^23 plus the first node's place in the tile. An odd number of 16-byte
+ * words, which avoids bank conflicts. */
+struct near_point {
+    float x, y, z, value;
+    float row, plane, all, per_row;
+    float per_plane, base, unused[2];
+};
+
 struct near_memory {
     scan_queue queue[WARPS];
+    alignas(16) near_point point[WARPS][32];
     float node[WARPS][NEAR_NODES]; /* NaN: excluded */
 };
 
@@ -35,30 +45,35 @@ __device__ __forceinline__ void near_span(float at, float reach, float &first, f
     count = fminf(NEAR_EDGE - 1, floorf(at + reach)) - first + 1;
 }
 
-/* A node's part of a point's term; (dx, dy, dz): from the point to the node. */
-template <int DEGREE>
-__device__ __forceinline__ void near_add(const near_job &job, float *node, float value, float dx, float dy, float dz)
+/* 2^23: adding it rounds to integers, which are then the lowest bits. */
+__device__ __forceinline__ float near_up()
 {
-    const float r2 = fmaf(dz, dz, fmaf(dy, dy, dx * dx));
-    if (r2 < job.exclusion2) {
-        *node = __int_as_float(0x7fffffff);
-    } else if (r2 < job.reach2 && r2 > 0) {
-        const float t = fmaf(-2.f * job.per_reach2, r2, 1.f);
-        float p = job.c[DEGREE];
-#pragma unroll
-        for (int d = DEGREE - 1; d >= 0; d--)
-            p = fmaf(p, t, job.c[d]);
-        const float fall = fmaf(-job.fall, r2, 1.f);
-        *node = fmaf(value, fall * fall * (law_root(r2) - p), *node);
-    }
+    return 8388608.f;
 }
 
-/* Add the first `count` points of the queue to the tile's nodes: each lane prepares a point, then all lanes share the
- * nodes around one point after the other. */
+/* Node i of those around a point: what the node holds with the point's term added; *at: its place in the tile. */
 template <int DEGREE>
-__device__ __forceinline__ void near_flush(const near_job &job, const scan_queue &queue, float *node, int count)
+__device__ __forceinline__ float near_term(const near_job &job, const near_point &p, float i, const float *node,
+                                           int *at)
 {
-    const float up = 8388608.f; /* 2^23: adding it rounds down to integers */
+    const float up = near_up();
+    const float z = __fmaf_rd(i + 0.5f, p.per_plane, up) - up, rest = fmaf(-z, p.plane, i);
+    const float y = __fmaf_rd(rest + 0.5f, p.per_row, up) - up, x = fmaf(-y, p.row, rest);
+    const float dx = fmaf(x, job.spacing[0], p.x), dy = fmaf(y, job.spacing[1], p.y), dz = fmaf(z, job.spacing[2], p.z);
+    const float r2 = fmaf(dz, dz, fmaf(dy, dy, dx * dx)), t = fmaf(-2.f * job.per_reach2, r2, 1.f);
+    *at = __float_as_int(fmaf(z, NEAR_EDGE * NEAR_EDGE, fmaf(y, NEAR_EDGE, x + p.base))) & (NEAR_NODES - 1);
+    float sum = job.c[DEGREE];
+#pragma unroll
+    for (int d = DEGREE - 1; d >= 0; d--)
+        sum = fmaf(sum, t, job.c[d]);
+    const float fall = fmaf(-job.fall, r2, 1.f), held = node[*at];
+    const float more = fmaf(p.value, fall * fall * (law_root(r2) - sum), held);
+    return r2 < job.exclusion2 ? __int_as_float(0x7fffffff) : r2 < job.reach2 && r2 > 0 ? more : held;
+}
+
+/* Each lane prepares a point of the queue's first `count`; returns how many reach the tile. */
+__device__ __forceinline__ int near_prepare(const near_job &job, const scan_queue &queue, near_point *point, int count)
+{
     const int lane = threadIdx.x & 31;
     const float4 v = queue.point[lane < count ? lane : 0];
     float first[3], along[3];
@@ -66,27 +81,41 @@ __device__ __forceinline__ void near_flush(const near_job &job, const scan_queue
     near_span(v.y, job.lattice.reach[1], first[1], along[1]);
     near_span(v.z, job.lattice.reach[2], first[2], along[2]);
     const bool some = lane < count && along[0] > 0 && along[1] > 0 && along[2] > 0;
-    const float per_row = __fdividef(1.f, along[0]), plane = along[0] * along[1], all = plane * along[2],
-                per_plane = __fdividef(1.f, plane);
-    const float from[3] = {(first[0] - v.x) * job.spacing[0], (first[1] - v.y) * job.spacing[1],
-                           (first[2] - v.z) * job.spacing[2]};
-    const float place = fmaf(first[2], NEAR_EDGE * NEAR_EDGE, fmaf(first[1], NEAR_EDGE, first[0]));
-    for (uint32_t left = __ballot_sync(~0u, some); left; left &= left - 1) {
-        const int k = __ffs(left) - 1;
-        const auto of = [&](float x) { return __shfl_sync(~0u, x, k); };
-        const float x0 = of(from[0]), y0 = of(from[1]), z0 = of(from[2]), value = of(v.w), row = of(along[0]),
-                    rows = of(plane), nodes = of(all), by_row = of(per_row), by_plane = of(per_plane), base = of(place);
-        for (float i = (float)lane; i < nodes; i += 32) {
-            const float z = __fmaf_rd(i + 0.5f, by_plane, up) - up, rest = fmaf(-z, rows, i);
-            const float y = __fmaf_rd(rest + 0.5f, by_row, up) - up, x = fmaf(-y, row, rest);
-            near_add<DEGREE>(job, node + (int)(base + fmaf(z, NEAR_EDGE * NEAR_EDGE, fmaf(y, NEAR_EDGE, x))), value,
-                             fmaf(x, job.spacing[0], x0), fmaf(y, job.spacing[1], y0), fmaf(z, job.spacing[2], z0));
+    const uint32_t there = __ballot_sync(~0u, some);
+    if (some) {
+        const float plane = along[0] * along[1];
+        float4 *to = (float4 *)&point[__popc(there & ((1u << lane) - 1))];
+        to[0] = make_float4((first[0] - v.x) * job.spacing[0], (first[1] - v.y) * job.spacing[1],
+                            (first[2] - v.z) * job.spacing[2], v.w);
+        to[1] = make_float4(along[0], plane, plane * along[2], __fdividef(1.f, along[0]));
+        to[2] =
+            make_float4(__fdividef(1.f, plane),
+                        near_up() + fmaf(first[2], NEAR_EDGE * NEAR_EDGE, fmaf(first[1], NEAR_EDGE, first[0])), 0, 0);
+    }
+    __syncwarp();
+    return __popc(there);
+}
+
+/* Add the first `count` points of the queue to the tile's nodes: all lanes share the nodes around one point after the
+ * other. */
+template <int DEGREE>
+__device__ __forceinline__ void near_flush(const near_job &job, const scan_queue &queue, near_point *point, float *node,
+                                           int count)
+{
+    const float lane = (float)(threadIdx.x & 31);
+    const int held = near_prepare(job, queue, point, count);
+    for (int k = 0; k < held; k++) {
+        const near_point p = point[k];
+        for (float i = lane; i < p.all; i += 32) {
+            int at;
+            const float sum = near_term<DEGREE>(job, p, i, node, &at);
+            node[at] = sum;
         }
         __syncwarp();
     }
 }
 
-template <int DEGREE> __global__ void __launch_bounds__(32 * WARPS) add_near(const __grid_constant__ near_job job)
+template <int DEGREE> __global__ void __launch_bounds__(32 * WARPS, 6) add_near(const __grid_constant__ near_job job)
 {
     extern __shared__ __align__(16) char memory[];
     near_memory &m = *(near_memory *)memory;
@@ -99,7 +128,7 @@ template <int DEGREE> __global__ void __launch_bounds__(32 * WARPS) add_near(con
     for (int i = lane; i < NEAR_NODES; i += 32)
         node[i] = 0;
     __syncwarp();
-    const auto flush = [&](int count) { near_flush<DEGREE>(job, queue, node, count); };
+    const auto flush = [&](int count) { near_flush<DEGREE>(job, queue, m.point[warp], node, count); };
     scan_points<NEAR_EDGE, NEAR_EDGE, NEAR_EDGE>(job.points, job.lattice, low, queue, flush);
     __syncwarp();
     const int *n = job.lattice.cells;

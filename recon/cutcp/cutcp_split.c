@@ -23,8 +23,9 @@ enum {
     CANDIDATES = 20,       /* of the mesh's cell */
 };
 
-/* Of the tolerance, what the expected error may be, since it is that of charges at random. */
-static const double margin = 0.7;
+/* The standard deviation of a measured error over the expected one: 1 / sqrt(2 CUTCP_SAMPLES) = 0.06 for the samples,
+ * and as much again for charges that are not at random. */
+static const double error_varies = 0.08;
 
 /* Of the expected error, what the fit of near() may be. */
 static const double law_share = 0.1;
@@ -155,6 +156,12 @@ static bool mesh_choose(struct cutcp_split *s, double cell, bool gpu)
     return s->cutoff <= CELLS_MOST * s->cell;
 }
 
+/* The probability that the measured error is above the tolerance: the direct sum is then calculated as well. */
+static double risk_of(double expected, double tolerance)
+{
+    return expected < tolerance ? 0.5 * erfc((tolerance / expected - 1) / (error_varies * sqrt(2.0))) : 1;
+}
+
 static void level_choose(struct cutcp_split *s, const struct level *level)
 {
     s->taper = level->taper;
@@ -183,8 +190,8 @@ const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum
             level_choose(&s, &levels[l]);
             s.error =
                 sqrt(sum->squares / volume * (kink_squared(sum, s.cell) + s.cell * levels[l].error * levels[l].error));
-            s.gain = direct / cost(sum, &s, costs);
-            if (s.error > margin * sum->tolerance || s.radius > 0.7 * sum->cutoff || direct / s.gain >= least)
+            s.gain = direct / (cost(sum, &s, costs) + direct * risk_of(s.error, sum->tolerance));
+            if (s.error >= sum->tolerance || s.radius > 0.7 * sum->cutoff || direct / s.gain >= least)
                 continue;
             least = direct / s.gain;
             s.law_error =

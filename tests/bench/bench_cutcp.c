@@ -173,13 +173,13 @@ static void stages_run(struct box *b, struct split *parts)
 
 static void split_run(struct box *b, enum cutcp_form form, double tolerance)
 {
-    struct cutcp_split split;
+    struct cutcp_split split = {.mesh = {0}};
     struct split *parts;
     b->sum.form = form;
     b->sum.tolerance = tolerance;
     const struct timer start = timer_now();
     const char *why = cutcp_split_choose(&split, &b->sum, dev_is_gpu(b->dev));
-    if (why) {
+    if (why && split.mesh[0] == 0) {
         printf("{\"form\": %d, \"tolerance\": %g, \"direct\": \"%s\"}\n", (int)form, tolerance, why);
         return;
     }
@@ -194,9 +194,10 @@ static void split_run(struct box *b, enum cutcp_form form, double tolerance)
     const double error = error_of(b, &measure);
     printf("{\"form\": %d, \"tolerance\": %g, \"processor_s\": %.3f, \"wall_s\": %.4f, \"choice_s\": %.4f, "
            "\"tables_s\": %.4f, \"sum_s\": %.4f, \"measure_s\": %.4f, \"mesh\": %d, \"extended\": %d, "
-           "\"radius\": %.3g, \"expected\": %.2g, \"measured\": %.2g, \"expected_gain\": %.2f}\n",
+           "\"radius\": %.3g, \"expected\": %.2g, \"measured\": %.2g, \"expected_gain\": %.2f, \"chosen\": %s}\n",
            (int)form, tolerance, all.processor + measure.processor, all.wall + measure.wall, choice.wall, tables.wall,
-           sum.wall, measure.wall, split.mesh[0], split.extended[0], split.radius, split.error, error, split.gain);
+           sum.wall, measure.wall, split.mesh[0], split.extended[0], split.radius, split.error, error, split.gain,
+           why ? "false" : "true");
     if (dev_is_gpu(b->dev))
         stages_run(b, parts);
     split_free(parts);

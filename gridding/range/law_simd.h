@@ -1,4 +1,4 @@
-/* law_simd.h: a law of limited range (law.h) at 16 squared distances at a time. Only files *_simd.h include this. */
+/* law_simd.h: a law of limited range (law.h) at a vector of squared distances. Only files *_simd.h include this. */
 #ifndef MRIRECON_LAW_SIMD_H
 #define MRIRECON_LAW_SIMD_H
 
@@ -46,7 +46,7 @@ INLINE vec polynomial(const struct scaled *law, vec s)
  * potential. */
 INLINE vec splined(const struct scaled *law, vec r2, vec root)
 {
-    const vec_int some = below(splat(0), r2), inside = below(r2, splat(law->spline2));
+    const vec_int some = splat(0) < r2, inside = r2 < splat(law->spline2);
     const float unit = 1 / law->spline;
     const vec x = only(r2 * root, some) * splat(unit), x2 = x * x, over = root * splat(law->spline);
     vec inner, outer, far = root;
@@ -64,7 +64,7 @@ INLINE vec splined(const struct scaled *law, vec r2, vec root)
         inner *= splat(unit);
         outer *= splat(unit);
     }
-    const vec_int half = below(x, splat(0.5f));
+    const vec_int half = x < splat(0.5f);
     const vec near = only(inner, half) + only(outer, ~half);
     return only(near, inside) + only(far, ~inside);
 }
@@ -78,14 +78,13 @@ struct inverse {
 INLINE struct inverse inverse_at(const struct scaled *law, vec r2)
 {
     const vec softened = r2 * splat(law->unit2) + splat(law->soft2);
-    return (struct inverse){softened, inverse_root(softened),
-                            below(splat(0), softened) & at_most(splat(law->least2), r2)};
+    return (struct inverse){softened, inverse_root(softened), (splat(0) < softened) & (splat(law->least2) <= r2)};
 }
 
 INLINE vec inverse_law(const struct scaled *law, vec r2, struct inverse i)
 {
     const vec value = polynomial(law, splat(1) + r2 * splat(law->slope));
-    if (law->spline > 0 && mask_bits(below(i.softened, splat(law->spline2)))) {
+    if (law->spline > 0 && mask_bits(i.softened < splat(law->spline2))) {
         const vec near = splined(law, i.softened, i.root);
         return law->shorter ? near - value : near * value;
     }

@@ -28,10 +28,9 @@ INLINE vec pair_squares(const int dim, const bool rest, const struct pair_place 
 /* The lanes from point j on that are pairs; `self`: the point that is not paired. */
 INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
 {
-    vec_int lanes =
-        below_int(lane_number, splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES)));
-    if (self - j < PENCIL_LANES)
-        lanes &= lane_number != splat_int((int32_t)(self - j));
+    vec_int lanes = lane_numbers() < splat_int((int32_t)(run->count - j < VEC_LANES ? run->count - j : VEC_LANES));
+    if (self - j < VEC_LANES)
+        lanes &= lane_numbers() != splat_int((int32_t)(self - j));
     return lanes;
 }
 
@@ -83,7 +82,7 @@ INLINE void pair_vector(const struct pair_loop loop, const struct pair_scaled *l
         const vec unit = splat(1) / load(run->scale + j);
         r2 *= unit * unit;
     }
-    const vec_int lanes = pair_lanes(run, self, j) & below(r2, splat(l->reach2));
+    const vec_int lanes = pair_lanes(run, self, j) & (r2 < splat(l->reach2));
     value = only(value, lanes);
     struct inverse shared = {0};
     if (l->inverse_vectors || l->inverse_scalars)
@@ -103,11 +102,11 @@ INLINE void pair_vector(const struct pair_loop loop, const struct pair_scaled *l
 INLINE void pair_sums(const struct pair_loop loop, const struct pair_scaled *l, const struct pair_place *p,
                       const struct pair_run *run, size_t self, double sums[PAIR_PARTS])
 {
-    enum { BLOCK = 4096 }; /* points per lane of a float32 sum, times 16 */
+    enum { BLOCK = 256 * VEC_LANES }; /* 256 points per lane of a float32 sum */
     for (size_t from = 0; from < run->count; from += BLOCK) {
         vec sum[PAIR_PARTS] = {splat(0), splat(0), splat(0), splat(0)};
         const size_t to = run->count - from < BLOCK ? run->count : from + BLOCK;
-        for (size_t j = from; j < to; j += PENCIL_LANES) {
+        for (size_t j = from; j < to; j += VEC_LANES) {
             vec away[3];
             const vec r2 = pair_squares(loop.dim, loop.rest, p, run, j, away);
             pair_vector(loop, l, run, j, self, r2, away, sum);
@@ -151,15 +150,15 @@ static void pairs(const struct pair_laws *laws, int dim, const struct pair_block
         pair_points((struct pair_loop){dim, laws->vectors, laws->scalars, run->rest[0]}, laws, of, run, sums);
 }
 
-/* The numbers of the lanes in `bits`, written from `to` on; up to PENCIL_LANES numbers may be overwritten. */
+/* The numbers of the lanes in `bits`, written from `to` on; up to VEC_LANES numbers may be overwritten. */
 INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 {
-#if defined(__AVX512F__)
+#if VEC_LANES == 16
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32((__mmask16)bits, (__m512i)numbers));
 #else
-    int32_t lane[PENCIL_LANES] __attribute__((aligned(64)));
+    int32_t lane[VEC_LANES] __attribute__((aligned(4 * VEC_LANES)));
     *(vec_int *)lane = numbers;
-    for (int n = 0, i = 0; i < PENCIL_LANES; i++) {
+    for (int n = 0, i = 0; i < VEC_LANES; i++) {
         to[n] = lane[i];
         n += bits >> i & 1;
     }
@@ -170,7 +169,7 @@ INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 enum { LIST = 1024 };
 struct listed {
     int pairs;
-    int32_t place[LIST + PENCIL_LANES], i[LIST + PENCIL_LANES], j[LIST + PENCIL_LANES];
+    int32_t place[LIST + VEC_LANES], i[LIST + VEC_LANES], j[LIST + VEC_LANES];
 };
 
 INLINE void count_listed(struct listed *l, const struct pair_counts *to)
@@ -191,13 +190,13 @@ INLINE void list_pairs(const int dim, const bool rest, const struct pair_place *
                        size_t self, const struct pair_counts *to, struct listed *l)
 {
     const struct interval_octaves octaves = to->octaves;
-    for (size_t j = 0; j < run->count; j += PENCIL_LANES) {
+    for (size_t j = 0; j < run->count; j += VEC_LANES) {
         vec away[3];
         const vec r2 = pair_squares(dim, rest, p, run, j, away);
         const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
-        const unsigned bits = mask_bits(pair_lanes(run, self, j) & below(r2, splat(octaves.limit)));
-        pack(l->place + l->pairs, place & below_int(splat_int(0), place), bits);
-        pack(l->j + l->pairs, lane_number + splat_int((int32_t)j), bits);
+        const unsigned bits = mask_bits(pair_lanes(run, self, j) & (r2 < splat(octaves.limit)));
+        pack(l->place + l->pairs, place & (splat_int(0) < place), bits);
+        pack(l->j + l->pairs, lane_numbers() + splat_int((int32_t)j), bits);
         store((float *)(l->i + l->pairs), (vec)splat_int((int32_t)i));
         l->pairs += __builtin_popcount(bits);
         if (l->pairs >= LIST)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* PENCIL_LANES: the longest vector. */
 enum { PENCIL_LANES = 16, PENCIL_CHANNELS = 4, PENCIL_NODES = 128 };
 
 /* Nodes [low, high) of each axis, at most PENCIL_NODES along each. Those of row (y, z) of channel c begin at cells + c

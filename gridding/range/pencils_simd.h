@@ -44,9 +44,9 @@ INLINE struct extent pencil_of(double at, double spacing, double rest, int low, 
 
 INLINE vec read_nodes(const float *from, const float *end)
 {
-    if (from + PENCIL_LANES <= end)
+    if (from + VEC_LANES <= end)
         return load(from);
-    float part[PENCIL_LANES] = {0};
+    float part[VEC_LANES] = {0};
     memcpy(part, from, (size_t)(end - from) * sizeof *part);
     return load(part);
 }
@@ -99,14 +99,14 @@ INLINE void radial_nodes(const struct pencil_law *l, const struct pencil_point *
                 continue;
             const struct extent xs = pencil_of(p->at[0], l->spacing[0], rest, b->low[0], b->high[0]);
             float *row = row_of(b, y, z) + (xs.first - b->low[0]);
-            vec_int node = lane_number + splat_int(xs.first - (int)base);
-            for (int left = xs.last - xs.first + 1; left > 0; left -= PENCIL_LANES, row += PENCIL_LANES) {
+            vec_int node = lane_numbers() + splat_int(xs.first - (int)base);
+            for (int left = xs.last - xs.first + 1; left > 0; left -= VEC_LANES, row += VEC_LANES) {
                 const vec x = (__builtin_convertvector(node, vec) - fraction) * splat(spacing);
                 vec weight = law_at(&law, x * x + splat((float)off), inverse);
-                if (left < PENCIL_LANES)
-                    weight = only(weight, below_int(lane_number, splat_int(left)));
+                if (left < VEC_LANES)
+                    weight = only(weight, lane_numbers() < splat_int(left));
                 use(b, row, weight, channels, p->value, sums);
-                node += splat_int(PENCIL_LANES);
+                node += splat_int(VEC_LANES);
             }
         }
 }
@@ -114,7 +114,7 @@ INLINE void radial_nodes(const struct pencil_law *l, const struct pencil_point *
 /* Weights of an axis' nodes, in whole vectors, 0 after the last. */
 INLINE struct extent weights(const struct pencil_law *l, const struct scaled *law, const struct pencil_point *p,
                              const struct pencil_block *b, const int d, double reach,
-                             float weight[PENCIL_NODES + PENCIL_LANES])
+                             float weight[PENCIL_NODES + VEC_LANES])
 {
     if (d >= l->dim) {
         weight[0] = 1;
@@ -123,11 +123,11 @@ INLINE struct extent weights(const struct pencil_law *l, const struct scaled *la
     const struct extent e = pencil_of(p->at[d], l->spacing[d], reach * reach, b->low[d], b->high[d]);
     const double base = rint(p->at[d]);
     const vec fraction = splat((float)(p->at[d] - base)), spacing = splat((float)l->spacing[d]);
-    for (int first = e.first; first <= e.last; first += PENCIL_LANES) {
-        const vec_int node = lane_number + splat_int(first - (int)base);
+    for (int first = e.first; first <= e.last; first += VEC_LANES) {
+        const vec_int node = lane_numbers() + splat_int(first - (int)base);
         const vec x = (__builtin_convertvector(node, vec) - fraction) * spacing;
         store(weight + (first - e.first),
-              only(law_at(law, x * x, false), below_int(lane_number, splat_int(e.last - first + 1))));
+              only(law_at(law, x * x, false), lane_numbers() < splat_int(e.last - first + 1)));
     }
     return e;
 }
@@ -137,7 +137,7 @@ INLINE void separable_nodes(const struct pencil_law *l, const struct pencil_poin
 {
     const struct scaled law = scaled_law(l->law, p->scale);
     const double reach = l->law->params.reach * p->scale;
-    float weight[3][PENCIL_NODES + PENCIL_LANES];
+    float weight[3][PENCIL_NODES + VEC_LANES];
     struct extent e[3];
     for (int d = 0; d < 3; d++)
         e[d] = weights(l, &law, p, b, d, reach, weight[d]);
@@ -145,7 +145,7 @@ INLINE void separable_nodes(const struct pencil_law *l, const struct pencil_poin
         for (int y = e[1].first; y <= e[1].last; y++) {
             const vec off = splat(weight[2][z - e[2].first] * weight[1][y - e[1].first]);
             float *row = row_of(b, y, z) + (e[0].first - b->low[0]);
-            for (int x = 0; x <= e[0].last - e[0].first; x += PENCIL_LANES, row += PENCIL_LANES)
+            for (int x = 0; x <= e[0].last - e[0].first; x += VEC_LANES, row += VEC_LANES)
                 use(b, row, load(weight[0] + x) * off, channels, p->value, sums);
         }
 }

@@ -38,12 +38,6 @@ struct points_leaf {
     void (*gather)(const struct points_run *run, struct c32 *values, size_t stride);
 };
 
-/* Vectors of 16 floats that hold one row of `width` cells. */
-static inline int points_vectors(int width, int lanes)
-{
-    return (width * 2 * lanes + LAW_LANES - 1) / LAW_LANES;
-}
-
 extern const struct points_leaf points_leaf_sse2, points_leaf_avx2, points_leaf_avx512;
 
 #endif

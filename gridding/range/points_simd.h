@@ -10,13 +10,31 @@
 
 #include <string.h>
 
-typedef float vec_half __attribute__((vector_size(32), aligned(4), may_alias));
-typedef float vec_quarter __attribute__((vector_size(16)));
-
 /* Entries of an axis in block.along. */
 #define AXIS(W) ((W) <= 8 ? 8 : LAW_LANES)
 
-enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 };
+enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 * LAW_LANES / VEC_LANES };
+
+/* The vectors of a row are summed in at most four equal parts, each of which registers hold beside what is added (of
+ * SSE2, not the longest). */
+enum { PART = VEC_LANES == 8 ? 12 : 20 };
+INLINE int parts_of(const int vectors)
+{
+    return (vectors + PART - 1) / PART;
+}
+
+/* SUM(..., first, vectors) of each part: calls of their own, so that sizes are constants. */
+#define BY_PARTS(VECTORS, SUM, ...)                                                  \
+    do {                                                                             \
+        const int all = (VECTORS), each = (all + parts_of(all) - 1) / parts_of(all); \
+        SUM(__VA_ARGS__, 0, each);                                                   \
+        if (all > each)                                                              \
+            SUM(__VA_ARGS__, each, all < 2 * each ? all - each : each);              \
+        if (all > 2 * each)                                                          \
+            SUM(__VA_ARGS__, 2 * each, all < 3 * each ? all - 2 * each : each);      \
+        if (all > 3 * each)                                                          \
+            SUM(__VA_ARGS__, 3 * each, all - 3 * each);                              \
+    } while (0)
 
 /* The values computed for a block of points before its sums. */
 struct block {
@@ -26,24 +44,20 @@ struct block {
     float row[BLOCK][MOST_VECTORS * LAW_LANES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 
-/* 8 floats, twice. */
-INLINE vec twice(const float *p)
+/* Vectors that hold one row of W cells. */
+INLINE int row_vectors(const int W, const int L)
 {
-    const vec_half h = *(const vec_half *)p;
-    return __builtin_shufflevector(h, h, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
-}
-
-INLINE vec halves(float a, float b)
-{
-    return (vec){a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+    return (W * 2 * L + VEC_LANES - 1) / VEC_LANES;
 }
 
 /* Squared distances, as (2 u / W)^2, of the cells 0..15 from a point. */
-INLINE vec distances(float fraction, int width)
+INLINE void distances(float fraction, int width, float to[LAW_LANES])
 {
-    const vec cell = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    vec u = (cell + splat(fraction - 0.5f * (float)width)) * splat(2 / (float)width);
-    return u * u;
+    for (int x = 0; x < LAW_LANES; x += VEC_LANES) {
+        const vec cell = __builtin_convertvector(lane_numbers() + splat_int(x), vec),
+                  u = (cell + splat(fraction - 0.5f * (float)width)) * splat(2 / (float)width);
+        store(to + x, u * u);
+    }
 }
 
 INLINE void load_values(const struct points_run *run, size_t first, size_t n, const int L, const struct c32 *values,
@@ -83,64 +97,104 @@ INLINE float *corner(const struct points_run *run, const struct range_point *p, 
     return run->tile.cells + row * (size_t)run->tile.row + (size_t)p->cell[0] * 2 * (size_t)L;
 }
 
-/* Weights of a point's cells along all axes. Their Horner chains are interleaved to hide latency, and kernels of up to
- * 8 cells have x and y in one vector. */
-INLINE void weigh_point(const struct range_kernel *law, const float *fraction, const bool deep, const int W,
-                        float *along)
+/* What vector v of the weights of all axes holds: entries of AXIS(W) floats, of which a vector has a part, one or two.
+ */
+INLINE vec of_axes(const float *c, const int W, const int v)
 {
-    const float sx = 2 * fraction[0] - 1, sy = 2 * fraction[1] - 1, sz = 2 * fraction[2] - 1;
+#if VEC_LANES == 16
     if (AXIS(W) == 8) {
-        const vec s = halves(sx, sy);
-        vec xy = twice(law->c[law->degree]);
-        vec_half z = *(const vec_half *)law->c[law->degree];
-        for (int d = law->degree - 1; d >= 0; d--) {
-            xy = xy * s + twice(law->c[d]);
-            if (deep)
-                z = z * sz + *(const vec_half *)law->c[d];
-        }
-        store(along, xy);
-        *(vec_half *)(along + 2 * AXIS(W)) = z;
-        return;
+        const __m512 once = _mm512_castps256_ps512(_mm256_loadu_ps(c));
+        return (vec)_mm512_shuffle_f32x4(once, once, 0x44);
     }
-    vec x = load(law->c[law->degree]), y = x, z = x;
-    for (int d = law->degree - 1; d >= 0; d--) {
-        const vec c = load(law->c[d]);
-        x = x * splat(sx) + c;
-        y = y * splat(sy) + c;
-        if (deep)
-            z = z * splat(sz) + c;
+#endif
+    return load(c + v * VEC_LANES % AXIS(W));
+}
+
+INLINE vec place_of_axes(const float s[4], const int W, const int v)
+{
+    const int axis = v * VEC_LANES / AXIS(W);
+#if VEC_LANES == 16
+    if (AXIS(W) == 8)
+        return (vec)_mm512_mask_blend_ps(0xff00, _mm512_set1_ps(s[axis]), _mm512_set1_ps(s[axis + 1]));
+#endif
+    return splat(s[axis]);
+}
+
+/* Weights of a point's cells along all axes. The Horner chains of its vectors are interleaved to hide latency. */
+INLINE void weigh_point(const struct range_kernel *law, const float *fraction, const int dim, const int W, float *along)
+{
+    const float s[4] = {2 * fraction[0] - 1, 2 * fraction[1] - 1, 2 * fraction[2] - 1, 0};
+    const int vectors = (dim * AXIS(W) + VEC_LANES - 1) / VEC_LANES;
+    vec sum[3 * LAW_LANES / VEC_LANES], at[3 * LAW_LANES / VEC_LANES];
+    for (int v = 0; v < vectors; v++) {
+        sum[v] = of_axes(law->c[law->degree], W, v);
+        at[v] = place_of_axes(s, W, v);
     }
-    store(along, x);
-    store(along + AXIS(W), y);
-    store(along + 2 * AXIS(W), z);
+    for (int d = law->degree - 1; d >= 0; d--)
+        for (int v = 0; v < vectors; v++)
+            sum[v] = sum[v] * at[v] + of_axes(law->c[d], W, v);
+    for (int v = 0; v < vectors; v++)
+        store(along + v * VEC_LANES, sum[v]);
+}
+
+/* The weights along x of vector v of a row, for each cell and lane. */
+INLINE vec row_weights(const float *along, const int L, const int v)
+{
+    const float *x = along + v * VEC_LANES / (2 * L);
+    if (2 * L >= VEC_LANES)
+        return splat(*x);
+#if VEC_LANES == 16
+    if (L == 4)
+        return place_of_axes(x, 8, 0);
+    const vec cells = load(x);
+    return __builtin_shufflevector(cells, cells, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+#elif VEC_LANES == 8
+    const vec cells = load(x);
+    return __builtin_shufflevector(cells, cells, 0, 0, 1, 1, 2, 2, 3, 3);
+#else
+    const vec cells = load(x);
+    return __builtin_shufflevector(cells, cells, 0, 0, 1, 1);
+#endif
 }
 
 /* Weights of a block; row[i] = those along x, per cell and lane. */
 INLINE void weigh(const struct points_run *run, size_t first, size_t n, const int W, const int L, struct block *b)
 {
-    const int vectors = points_vectors(W, L);
     for (size_t i = 0; i < n; i++)
-        weigh_point(run->law, run->point[first + i].fraction, run->dim == 3, W, b->along[i]);
+        if (run->dim == 3)
+            weigh_point(run->law, run->point[first + i].fraction, 3, W, b->along[i]);
+        else
+            weigh_point(run->law, run->point[first + i].fraction, 2, W, b->along[i]);
     for (size_t i = 0; i < n; i++)
-        for (int v = 0; v < vectors; v++) {
-            const float *x = b->along[i] + v * LAW_LANES / (2 * L);
-            vec row = splat(*x);
-            if (L == 1) {
-                const vec cells = load(x);
-                row = __builtin_shufflevector(cells, cells, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-            } else if (L == 4) {
-                row = halves(x[0], x[1]);
-            }
-            store(b->row[i] + v * LAW_LANES, row);
-        }
+        for (int v = 0; v < row_vectors(W, L); v++)
+            store(b->row[i] + v * VEC_LANES, row_weights(b->along[i], L, v));
+}
+
+/* Vectors `first` to `first` + `vectors`, at most PART, of a point's rows. */
+INLINE void scatter_rows(const struct points_run *run, const struct block *b, size_t i, float *plane, const int W,
+                         const int L, const int first, const int vectors)
+{
+    const int turn = 2 * L > VEC_LANES ? 2 * L / VEC_LANES : 1, planes = run->dim == 3 ? W : 1;
+    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
+    vec row[PART];
+    for (int v = 0; v < vectors; v++)
+        row[v] = load(b->row[i] + (first + v) * VEC_LANES) * load(b->value[i] + (first + v) % turn * VEC_LANES);
+    plane += first * VEC_LANES;
+    for (int z = 0; z < planes; z++, plane += plane_step) {
+        float *t = plane;
+        vec level[PART];
+        for (int v = 0; v < vectors; v++)
+            level[v] = planes > 1 ? row[v] * splat(b->along[i][2 * AXIS(W) + z]) : row[v];
+        for (int y = 0; y < W; y++, t += row_step)
+            for (int v = 0; v < vectors; v++)
+                store(t + v * VEC_LANES, load(t + v * VEC_LANES) + level[v] * splat(b->along[i][AXIS(W) + y]));
+    }
 }
 
 INLINE void scatter_separable(const struct points_run *run, const struct c32 *values, size_t stride, const int W,
                               const int L)
 {
-    const int vectors = points_vectors(W, L), turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
-    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
-    const int planes = run->dim == 3 ? W : 1;
+    const int vectors = row_vectors(W, L);
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
@@ -148,51 +202,76 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
         weigh(run, first, n, W, L, &b);
         for (size_t i = 0; i < n; i++) {
             float *plane = corner(run, run->point + first + i, L);
-            vec row[MOST_VECTORS];
-            for (int v = 0; v < vectors; v++)
-                row[v] = load(b.row[i] + v * LAW_LANES) * load(b.value[i] + v % turn * LAW_LANES);
-            for (int z = 0; z < planes; z++, plane += plane_step) {
-                float *t = plane;
-                vec level[MOST_VECTORS];
-                for (int v = 0; v < vectors; v++)
-                    level[v] = planes > 1 ? row[v] * splat(b.along[i][2 * AXIS(W) + z]) : row[v];
-                for (int y = 0; y < W; y++, t += row_step)
-                    for (int v = 0; v < vectors; v++)
-                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + level[v] * splat(b.along[i][AXIS(W) + y]));
-            }
+            BY_PARTS(vectors, scatter_rows, run, &b, i, plane, W, L);
         }
+    }
+}
+
+/* Sum the cells of one vector, which holds several. */
+INLINE void fold_lanes(vec v, const int L, float *sums)
+{
+#if VEC_LANES == 16
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    if (L == 4) {
+        _mm256_storeu_ps(sums, half);
+        return;
+    }
+#elif VEC_LANES == 8
+    const __m256 half = (__m256)v;
+#endif
+#if VEC_LANES > 4
+    const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#else
+    const __m128 quarter = (__m128)v;
+#endif
+    if (L == 1) {
+        sums[0] = quarter[0] + quarter[2];
+        sums[1] = quarter[1] + quarter[3];
     }
 }
 
 /* Sum the values of the same lane: `row` holds `vectors` vectors of cells x lanes. */
 INLINE void fold(const vec *row, const int vectors, const int L, float *sums)
 {
-    const int turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
+    const int turn = 2 * L > VEC_LANES ? 2 * L / VEC_LANES : 1;
     for (int t = 0; t < turn; t++) {
         vec sum = row[t];
         for (int v = t + turn; v < vectors; v += turn)
             sum += row[v];
-        store(sums + t * LAW_LANES, sum);
+        store(sums + t * VEC_LANES, sum);
     }
-    if (2 * L < LAW_LANES) {
-        const vec v = load(sums);
-        const vec_half half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-                              __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-        if (L == 4) {
-            *(vec_half *)sums = half;
-            return;
-        }
-        const vec_quarter quarter =
-            __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
-        sums[0] = quarter[0] + quarter[2];
-        sums[1] = quarter[1] + quarter[3];
+    if (2 * L < VEC_LANES)
+        fold_lanes(load(sums), L, sums);
+}
+
+/* row: of sums over y and z of the tile. */
+INLINE void gather_rows(const struct points_run *run, const struct block *b, size_t i, const float *plane, vec *row,
+                        const int W, const int first, const int vectors)
+{
+    const int planes = run->dim == 3 ? W : 1;
+    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
+    plane += first * VEC_LANES;
+    row += first;
+    for (int v = 0; v < vectors; v++)
+        row[v] = splat(0);
+    /* One sum per plane: a single chain of additions through all rows would be bound by latency. */
+    for (int z = 0; z < planes; z++, plane += plane_step) {
+        const float *t = plane;
+        vec level[PART];
+        for (int v = 0; v < vectors; v++)
+            level[v] = load(t + v * VEC_LANES) * splat(b->along[i][AXIS(W)]);
+        t += row_step;
+        for (int y = 1; y < W; y++, t += row_step)
+            for (int v = 0; v < vectors; v++)
+                level[v] += load(t + v * VEC_LANES) * splat(b->along[i][AXIS(W) + y]);
+        for (int v = 0; v < vectors; v++)
+            row[v] = planes > 1 ? row[v] + level[v] * splat(b->along[i][2 * AXIS(W) + z]) : level[v];
     }
 }
 
 INLINE void gather_separable(const struct points_run *run, struct c32 *values, size_t stride, const int W, const int L)
 {
-    const int vectors = points_vectors(W, L), planes = run->dim == 3 ? W : 1;
-    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
+    const int vectors = row_vectors(W, L);
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
@@ -204,23 +283,9 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
         for (size_t i = 0; i < n; i++) {
             const float *plane = corner(run, run->point + first + i, L);
             vec row[MOST_VECTORS];
+            BY_PARTS(vectors, gather_rows, run, &b, i, plane, row, W);
             for (int v = 0; v < vectors; v++)
-                row[v] = splat(0);
-            /* One sum per plane: a single chain of additions through all rows would be bound by latency. */
-            for (int z = 0; z < planes; z++, plane += plane_step) {
-                const float *t = plane;
-                vec level[MOST_VECTORS];
-                for (int v = 0; v < vectors; v++)
-                    level[v] = load(t + v * LAW_LANES) * splat(b.along[i][AXIS(W)]);
-                t += row_step;
-                for (int y = 1; y < W; y++, t += row_step)
-                    for (int v = 0; v < vectors; v++)
-                        level[v] += load(t + v * LAW_LANES) * splat(b.along[i][AXIS(W) + y]);
-                for (int v = 0; v < vectors; v++)
-                    row[v] = planes > 1 ? row[v] + level[v] * splat(b.along[i][2 * AXIS(W) + z]) : level[v];
-            }
-            for (int v = 0; v < vectors; v++)
-                row[v] *= load(b.row[i] + v * LAW_LANES);
+                row[v] *= load(b.row[i] + v * VEC_LANES);
             float sums[2 * RANGE_LANES_MOST];
             fold(row, vectors, L, sums);
             store_value(run, first + i, L, sums, values, stride);
@@ -228,13 +293,14 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
     }
 }
 
-/* Kernel values of one row of cells, at squared distances `rest` + those of b->x; 0 outside. */
-INLINE vec radial_row(const struct range_kernel *law, const struct block *b, size_t i, float rest)
+/* Kernel values of the cells from x on of a row, at squared distances `rest` + those of b->x; 0 outside. */
+INLINE vec radial_row(const struct range_kernel *law, const struct block *b, size_t i, int x, float rest)
 {
-    vec t = splat(1 - rest) - load(b->along[i]), value = splat(law->c[law->degree][0]);
+    const vec t = splat(1 - rest) - load(b->along[i] + x);
+    vec value = splat(law->c[law->degree][0]);
     for (int d = law->degree - 1; d >= 0; d--)
         value = value * t + splat(law->c[d][0]);
-    return (vec)((vec_int)value & below(splat(0), t));
+    return only(value, splat(0) < t);
 }
 
 /* The radial kernel is not separable: every row has its own weights. */
@@ -248,17 +314,16 @@ INLINE void radial(const struct points_run *run, const struct c32 *from, struct 
             load_values(run, first, n, L, from, stride, &b);
         for (size_t i = 0; i < n; i++) {
             const struct range_point *p = run->point + first + i;
-            store(b.along[i], distances(p->fraction[0], W));
-            store(b.along[i] + LAW_LANES, distances(p->fraction[1], W));
-            store(b.along[i] + 2 * LAW_LANES, distances(p->fraction[2], W));
+            for (int d = 0; d < 3; d++)
+                distances(p->fraction[d], W, b.along[i] + d * LAW_LANES);
             float *plane = corner(run, p, L), sums[2 * RANGE_LANES_MOST] = {0};
             for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
                 float *t = plane;
                 for (int y = 0; y < W; y++, t += run->tile.row) {
                     float w[LAW_LANES];
-                    store(w,
-                          radial_row(run->law, &b, i,
-                                     b.along[i][LAW_LANES + y] + (run->dim == 3 ? b.along[i][2 * LAW_LANES + z] : 0)));
+                    const float rest = b.along[i][LAW_LANES + y] + (run->dim == 3 ? b.along[i][2 * LAW_LANES + z] : 0);
+                    for (int x = 0; x < LAW_LANES; x += VEC_LANES)
+                        store(w + x, radial_row(run->law, &b, i, x, rest));
                     for (int x = 0; x < W; x++)
                         for (int e = 0; e < 2 * L; e++)
                             if (from)

@@ -127,7 +127,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 
 /* ---- the search ---- */
 
-enum { PURPOSES = 3, OVERSAMPLINGS_MOST = 64 };
+enum { PURPOSES = 3, OVERSAMPLINGS_MOST = 64, PLANS_MOST = 2000 };
 static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
 
 /* A plan for a purpose: the one that is chosen, or the fastest that the search found. */
@@ -262,17 +262,42 @@ static int oversamplings_of(struct dev *dev, const struct bench_case *c, double 
     return count;
 }
 
+/* Whether a plan with these parameters uses the requested method, keeps the tolerance and is not among the `count` in
+ * seen[], to which it is added. Asked of a plan of few samples: making one of all takes longer than a transform, and
+ * most plans are not wanted. */
+static bool wanted(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
+                   struct nufft_info *seen, int *count)
+{
+    enum { SAMPLES = 4096 };
+    struct nufft_info info;
+    struct nufft *plan;
+    must(nufft_create(&plan, dev, params, c->samples < SAMPLES ? c->samples : SAMPLES, k), "nufft_create");
+    nufft_describe(plan, &info);
+    nufft_free(plan);
+    if (info.expected_error > params->tolerance || info.method != params->method || *count == PLANS_MOST)
+        return false;
+    for (int i = 0; i < *count; i++)
+        if (seen[i].method == info.method && seen[i].width == info.width &&
+            memcmp(seen[i].grid, info.grid, sizeof info.grid) == 0)
+            return false;
+    seen[(*count)++] = info;
+    return true;
+}
+
 static void search(struct dev *dev, const struct bench_case *c, double tolerance, const float *k, struct c32 *data,
                    struct c32 *image)
 {
+    struct nufft_info *seen = take(PLANS_MOST * sizeof *seen);
     double oversamplings[OVERSAMPLINGS_MOST];
     const int oversamplings_count = oversamplings_of(dev, c, oversamplings);
     struct nufft_params params = {
         .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch};
     struct fastest ours[PURPOSES], best[PURPOSES];
-    int tried = 0;
-    if (!time_chosen(dev, c, params, k, data, image, ours, best))
+    int tried = 0, count = 0;
+    if (!time_chosen(dev, c, params, k, data, image, ours, best)) {
+        free(seen);
         return;
+    }
     const enum nufft_method first = dev_is_gpu(dev) ? NUFFT_METHOD_TILES : NUFFT_METHOD_CPU,
                             last = dev_is_gpu(dev) ? NUFFT_METHOD_BRICK_DENSE : NUFFT_METHOD_CPU;
     for (params.width = 3; params.width <= 9; params.width++)
@@ -281,7 +306,8 @@ static void search(struct dev *dev, const struct bench_case *c, double tolerance
                 struct nufft_info info;
                 double seconds[PURPOSES];
                 params.oversampling = oversamplings[i];
-                if (!time_plan(dev, c, &params, k, best, data, image, &info, seconds))
+                if (!wanted(dev, c, &params, k, seen, &count) ||
+                    !time_plan(dev, c, &params, k, best, data, image, &info, seconds))
                     continue;
                 tried++;
                 tell_plan(c, tolerance, &info, seconds);
@@ -289,6 +315,7 @@ static void search(struct dev *dev, const struct bench_case *c, double tolerance
                     if (seconds[way] < best[way].seconds)
                         best[way] = (struct fastest){seconds[way], info, params};
             }
+    free(seen);
     for (int purpose = 0; purpose < PURPOSES; purpose++) {
         time_again(dev, c, purpose, k, data, image, &ours[purpose], &best[purpose]);
         tell_search(c, tolerance, purpose_names[purpose], &ours[purpose], &best[purpose], tried);

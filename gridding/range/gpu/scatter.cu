@@ -65,14 +65,14 @@ bool is_shifted(const struct range_law *law)
 /* From which error on cubes are summed by tensor cores: each of four roundings to halves has 2e-4 (rms). */
 const double TENSOR_TOLERANCE = 5e-4;
 
-/* quick: points can be packed. */
-enum way way_of(const struct range_law *law, bool quick)
+/* quick: points can be packed; scaled: they have scales. */
+enum way way_of(const struct range_law *law, bool quick, bool scaled)
 {
     if (law->params.form == RANGE_SEPARABLE)
         return quick && law->exponential && law->params.tolerance >= TENSOR_TOLERANCE ? WAY_CUBES : WAY_SEPARABLE;
     if (law->params.form == RANGE_RADIAL)
         return quick && law->exponential ? WAY_GAUSSIAN : WAY_RADIAL;
-    return quick && is_coulomb(law) ? WAY_COULOMB : quick && is_shifted(law) ? WAY_SHIFTED : WAY_INVERSE;
+    return !quick || scaled ? WAY_INVERSE : is_coulomb(law) ? WAY_COULOMB : is_shifted(law) ? WAY_SHIFTED : WAY_INVERSE;
 }
 
 bool is_packed(enum way way)
@@ -416,7 +416,8 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
     s->points = points;
     s->job = job_of(points, law);
     const bool solid = points->view.box.dim == 3, single = channels == 1 && solid;
-    s->way = way_of(law, quick && single && s->job.bits > 0);
+    s->way = way_of(law, quick && single && s->job.bits > 0, points->view.scale != NULL);
+    s->job.lean = s->way == WAY_COULOMB || s->way == WAY_SHIFTED;
     s->large = s->way == WAY_CUBES || s->way == WAY_GAUSSIAN;
     lay_tiles(&points->view.box, s->large, &s->job);
     s->tiles = tiles_of(&s->job);

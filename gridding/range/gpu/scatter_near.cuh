@@ -17,8 +17,8 @@ enum way {
     WAY_INVERSE,
     /* Of one channel on a 3-D grid, from packed points: */
     WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes */
-    WAY_COULOMB,  /* inverse, t^2 / r, which is 0 at the reach */
-    WAY_SHIFTED,  /* short, 1 / r less the polynomial of degree 2 in r^2 that meets it at the reach */
+    WAY_COULOMB,  /* inverse, t^2 / r, which is 0 at the reach; of points without scales */
+    WAY_SHIFTED,  /* likewise short, 1 / r less the polynomial of degree 2 in r^2 that meets it at the reach */
     WAY_CUBES     /* separable and exponential, by tensor cores */
 };
 
@@ -46,9 +46,10 @@ struct scatter_job {
      * WAY_GAUSSIAN: its peak; WAY_CUBES: that of three axes. */
     float strength;
     /* Of packed points: */
-    /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale. Its sign is set for doubtful points
-     * of a sphere (is_doubtful()), and for negative values of an inverse law. */
+    /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale, whose sign is set for doubtful
+     * points of a sphere (is_doubtful()); or (lean: points have no scales) those of the value. */
     const int4 *place;
+    bool lean;
     const float *packed; /* [count]: values */
     int bits;
     float step;              /* 2^-bits */

@@ -75,9 +75,8 @@ __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place
             unit[d] = job.spacing2[d] / (reach * reach);
         }
         value[i] = job.values[p.source[i]];
-        const bool marked =
-            job.law.form == RANGE_RADIAL ? is_doubtful(from, unit) : job.law.form == RANGE_INVERSE && value[i] < 0;
-        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(marked ? -scale : scale));
+        const bool marked = job.law.form == RANGE_RADIAL && is_doubtful(from, unit);
+        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(job.lean ? value[i] : marked ? -scale : scale));
         magnitude = __float_as_uint(fabsf(value[i]));
     }
     magnitude = __reduce_max_sync(~0u, magnitude);
@@ -94,12 +93,12 @@ struct listed_rows {
     int low[3][32];
 };
 
-/* PARTS: number of warps, each with room for CAP points. The state of a warp's search is here too, because the
- * registers are needed for the sums. */
-template <int PARTS, int CAP> struct near_list {
+/* PARTS: number of warps, each with room for CAP points. LEAN: points without scales, of which .w has the value, and no
+ * more is listed. The state of a warp's search is here too, because the registers are needed for the sums. */
+template <int PARTS, int CAP, bool LEAN = false> struct near_list {
     int4 place[PARTS][CAP]; /* relative to the tile's first node; .w as packed */
-    float value[PARTS][CAP];
-    uint32_t point[PARTS][CAP];
+    float value[PARTS][LEAN ? 1 : CAP];
+    uint32_t point[PARTS][LEAN ? 1 : CAP];
     int held[PARTS];
     int low[3];         /* the tile's first node */
     int from[3], to[3]; /* bins near the tile, numbered continuously across images */
@@ -182,11 +181,12 @@ __device__ __forceinline__ float place_about(const scatter_job &job, int x, floa
     return fmaf(__int_as_float((x >> 9) + 0x4b400000) - 12582912.f, 512 * job.step, -middle);
 }
 
-/* Whether a point reaches a box of nodes, or nearly reaches it. */
+/* Whether a point reaches a box of nodes, or nearly reaches it. LEAN: as in near_list. */
+template <bool LEAN>
 __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4 &p, const float middle[3],
                                               const float half[3])
 {
-    const float reach = job.reach * fabsf(__int_as_float(p.w)) * 1.00001f;
+    const float reach = job.reach * (LEAN ? 1 : fabsf(__int_as_float(p.w))) * 1.00001f;
     const float x = fmaxf(fabsf(place_about(job, p.x, middle[0])) - half[0], 0.f) * job.width[0],
                 y = fmaxf(fabsf(place_about(job, p.y, middle[1])) - half[1], 0.f) * job.width[1],
                 z = fmaxf(fabsf(place_about(job, p.z, middle[2])) - half[2], 0.f) * job.width[2];
@@ -196,15 +196,17 @@ __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4
 
 /* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
  * which every part of a list has points of all sides of the tile, so that warps have alike much to do. */
-template <int PARTS, int CAP, bool MIXED> struct near_scan {
+template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
+    /* Fewer candidates are not examined to fill the list. */
+    enum { LEAST = LEAN ? 8 : 32 };
     const scatter_job &job;
-    near_list<PARTS, CAP> &list;
+    near_list<PARTS, CAP, LEAN> &list;
     uint32_t tile;
     uint32_t pass;      /* passes of 32 rows that have begun */
     uint32_t all, next; /* candidates of the pass; the next candidate */
     bool whole;         /* all candidates are to be searched */
 
-    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP> &l, uint32_t t)
+    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LEAN> &l, uint32_t t)
         : job(j), list(l), tile(t), pass(0), all(0), next(0), whole(true)
     {
         if (threadIdx.x < 3) {
@@ -298,18 +300,20 @@ template <int PARTS, int CAP, bool MIXED> struct near_scan {
         float value = 0;
         if (near) {
             place = job.place[point];
-            value = job.packed[point];
+            value = LEAN ? 0 : job.packed[point];
             place.x -= rows.low[0][of];
             place.y -= rows.low[1][of];
             place.z -= rows.low[2][of];
-            near = place_reaches(job, place, job.middle, job.half);
+            near = place_reaches<LEAN>(job, place, job.middle, job.half);
         }
         const uint32_t hits = __ballot_sync(~0u, near);
         if (near) {
             const int to = held + __popc(hits & ((1u << lane) - 1));
             list.place[part][to] = place;
-            list.value[part][to] = value;
-            list.point[part][to] = point;
+            if (!LEAN) {
+                list.value[part][to] = value;
+                list.point[part][to] = point;
+            }
         }
         held += __popc(hits);
         next += count;
@@ -338,12 +342,12 @@ template <int PARTS, int CAP, bool MIXED> struct near_scan {
     {
         int held = 0;
         bool more = true;
-        while (more && held + 32 <= CAP) {
+        while (more && held + LEAST <= CAP) {
             if (next >= all) {
                 more = (whole || list.left[threadIdx.x / 32] > 0) && next_rows();
                 continue;
             }
-            uint32_t count = min(32u, all - next);
+            uint32_t count = min(min(32u, all - next), (uint32_t)(CAP - held));
             if (!whole) {
                 count = of_part(count);
                 more = list.left[threadIdx.x / 32] > 0;

@@ -11,18 +11,18 @@ namespace
 
 enum {
     SIDE = 8,
-    NODES_FLOATS = 20 /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
+    NODES_FLOATS = 12 /* per stored point: three 16-byte words, an odd number, which avoids bank conflicts */
 };
 
-/* Capacity of a warp's list. SIGNS: points of either sign are taken apart. */
+/* CAP: of a warp's list. All points near a tile fit if they are as dense as atoms of water, 12 A the reach and 0.5 A
+ * the spacing. SIGNS: points of either sign are taken apart. */
 template <int WAY> struct nodes_cap {
-    enum { CAP = 144, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
+    enum { CAP = 272, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
 };
 
 template <int WAY> struct nodes_memory {
-    near_list<WARPS, nodes_cap<WAY>::CAP> list;
+    near_list<WARPS, nodes_cap<WAY>::CAP, true> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
-    float square[WARPS][32];
     uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
 };
 
@@ -33,19 +33,14 @@ struct nodes_sum {
 };
 
 /* The list entry that a lane has taken. */
-struct taken_point {
-    int4 place;
-    float value;
-    uint32_t point;
-};
-
-template <int WAY>
-__device__ __forceinline__ struct taken_point taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
+template <int WAY> __device__ __forceinline__ int taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
 {
-    enum { CAP = nodes_cap<WAY>::CAP };
-    const int place = there ? m.taken[threadIdx.x / 32][sign][i] : 0, part = place / CAP, at = place % CAP;
-    const struct taken_point t = {m.list.place[part][at], m.list.value[part][at], m.list.point[part][at]};
-    return t;
+    return there ? m.taken[threadIdx.x / 32][sign][i] : 0;
+}
+
+template <int WAY> __device__ __forceinline__ int4 taken_place(const nodes_memory<WAY> &m, int entry)
+{
+    return (&m.list.place[0][0])[entry];
 }
 
 /* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */

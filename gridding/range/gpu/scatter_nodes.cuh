@@ -10,24 +10,23 @@
 namespace
 {
 
-/* ---- a block ---- */
-
-__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_COULOMB> &m, uint32_t, int sign,
-                                          int count, nodes_sum &nodes)
+/* Add the first of the points taken, 32 at most; returns how many are left. */
+template <int WAY>
+__device__ __forceinline__ int add_first(const scatter_job &job, nodes_memory<WAY> &m, int sign, int taken,
+                                         nodes_sum &nodes)
 {
-    add_coulombs(job, m, sign, count, nodes);
-}
-
-__device__ __forceinline__ void add_taken(const scatter_job &job, nodes_memory<WAY_SHIFTED> &m, uint32_t, int,
-                                          int count, nodes_sum &nodes)
-{
-    add_shifteds(job, m, count, nodes);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    add_potentials(job, m, sign, min(taken, 32), nodes);
+    const uint16_t moved = m.taken[warp][sign][32 + lane];
+    __syncwarp();
+    m.taken[warp][sign][lane] = moved;
+    __syncwarp();
+    return max(taken - 32, 0);
 }
 
 /* Add the block's list to the warp's nodes. */
 template <int WAY>
-__device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory<WAY> &m, uint32_t tile,
-                                              nodes_sum &nodes)
+__device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory<WAY> &m, nodes_sum &nodes)
 {
     enum { CAP = nodes_cap<WAY>::CAP, SIGNS = nodes_cap<WAY>::SIGNS };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -43,7 +42,7 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
             bool near = false, negative = false;
             if (i < held) {
                 const int4 place = m.list.place[part][i];
-                near = place_reaches(job, place, middle, half);
+                near = place_reaches<true>(job, place, middle, half);
                 negative = SIGNS > 1 && place.w < 0;
             }
             waiting = 0;
@@ -56,27 +55,23 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
                 taken[sign] += __popc(hits);
             }
             __syncwarp();
-#pragma unroll
+#pragma unroll 1
             for (int sign = 0; sign < SIGNS; sign++) {
-                int &here = taken[sign];
-                if (here >= 32 || (last && first + 32 >= held && here > 0)) {
-                    add_taken(job, m, tile, sign, min(here, 32), nodes);
-                    here = max(here - 32, 0);
-                    const uint16_t moved = m.taken[warp][sign][32 + lane];
-                    __syncwarp();
-                    m.taken[warp][sign][lane] = moved;
-                    __syncwarp();
-                }
+                int here = taken[0];
+                if (here >= 32 || (last && first + 32 >= held && here > 0))
+                    here = add_first(job, m, sign, here, nodes);
                 waiting += here;
+                taken[0] = taken[SIGNS - 1]; /* by turns, so that the compiler keeps them in registers */
+                taken[SIGNS - 1] = here;
             }
         }
     }
 }
 
-/* Add sums to the grid, or (slot >= 0) write them to a slot. No other block adds to these nodes, and the memory's own
- * additions need not be waited for; they take subnormal numbers for 0. */
+/* Add sums to the grid, or (slot >= 0) to a slot, which the first ones are written to. No other block adds to these
+ * nodes, and the memory's own additions need not be waited for; they take subnormal numbers for 0. */
 __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_work &work, const near_task &task,
-                                          const nodes_sum &nodes)
+                                          const nodes_sum &nodes, bool first)
 {
     const int slot = task.slot;
     int tile[3];
@@ -89,7 +84,7 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
                     (size_t)y * job.tile[0] + (size_t)x;
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
-            to[k * plane] = nodes.sum[k];
+            to[k * plane] = first ? nodes.sum[k] : to[k * plane] + nodes.sum[k];
         return;
     }
     if (tile[0] + x >= cells[0] || tile[1] + y >= cells[1])
@@ -113,24 +108,21 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (!near_task_of(job, work, task))
         return;
     const int warp = threadIdx.x / 32;
-    nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}}, total = nodes;
-    near_scan<WARPS, nodes_cap<WAY>::CAP, true> scan(job, m.list, task.tile);
+    nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}};
+    near_scan<WARPS, nodes_cap<WAY>::CAP, true, true> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
-    while (more) {
+    for (bool first = true; more; first = false) {
         more = scan.fill();
         more = __syncthreads_or(more);
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             nodes.sum[k] = 0;
-        add_near_list(job, m, task.tile, nodes);
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            total.sum[k] += nodes.sum[k];
+        add_near_list(job, m, nodes);
+        put_nodes(job, work, task, nodes, first);
         if (more)
             __syncthreads();
     }
-    put_nodes(job, work, task, total);
 }
 
 } // namespace

@@ -254,7 +254,7 @@ __device__ __forceinline__ void add_sphere_list(const scatter_job &job, spheres_
     for (int first = 0; first < all; first += 32) {
         const int i = first + lane;
         const uint16_t entry = m.listed[i < all ? i : 0];
-        const bool near = i < all && place_reaches(job, m.list.place[0][entry], middle, half);
+        const bool near = i < all && place_reaches<false>(job, m.list.place[0][entry], middle, half);
         const uint32_t hits = __ballot_sync(~0u, near);
         if (near)
             m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = entry;

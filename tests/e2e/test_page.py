@@ -77,9 +77,13 @@ def progress():
             page.wait("(id) => document.querySelector('.job[data-state=running]')?.dataset.job > id", first)
             # The list and the details name the steps; the bar moves without a reload.
             page.see(".row.selected progress")
+            # Quick iterations are not told one by one.
+            iteration = ("Number(document.querySelector('.stage.working p')?.innerText"
+                         ".match(/^Density, iteration ([0-9]+) /)?.[1])")
+            last = 0
             for number in (1, 2, 3):
-                page.wait("(count) => document.querySelector('.stage.working p').innerText.startsWith(`Density, "
-                          "iteration ${count} `)", number)
+                page.wait(f"(last) => {iteration} > last", last)
+                last = page.evaluate(f"() => {iteration}")
                 page.wait("(count) => (window.seen ??= new Set()).add(document.querySelector('.row.selected "
                           "progress')?.value) && seen.size >= count", number)
                 if number < 3:

@@ -21,16 +21,22 @@ static int cores_available(void)
 /* Load the library of the GPU's leaves. It stays open: the CUDA runtime does not survive being unloaded. */
 static int library_load(const char *path, const struct dev_leaf **leaf)
 {
-    static const char wrong[] = "mrirecon-gpu.so is of another build than this program. Install both from the same "
-                                "build, or remove it to compute on the CPU";
+    static const char advice[] = "Install both from the same build, or remove it to compute on the CPU";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return err_set(ERR_INTERNAL, "%s (%.400s).", wrong, dlerror());
+        return err_set(
+            ERR_INTERNAL,
+            "The library mrirecon-gpu.so cannot be loaded: it is of another build than this program, damaged, or not "
+            "readable in the folder where it is or leads to. %s (%.400s).",
+            advice, dlerror());
     const struct dev_leaf *(*open_leaf)(void);
     *(void **)&open_leaf = dlsym(library, DEV_GPU_SYMBOL);
     *leaf = open_leaf ? open_leaf() : NULL;
     if (!*leaf || (*leaf)->abi != DEV_LEAF_ABI)
-        return err_set(ERR_INTERNAL, "%s (its interface differs: %.400s).", wrong, path);
+        return err_set(
+            ERR_INTERNAL,
+            "The library mrirecon-gpu.so is of another build than this program. %s (its interface differs: %.400s).",
+            advice, path);
     return 0;
 }
 

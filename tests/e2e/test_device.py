@@ -28,8 +28,9 @@ class Gpu:
         self.trigger = f"{shared}/trigger"
         self.binaries = f"{folder}/bin"
         shutil.copytree(BIN, self.binaries)
-        os.makedirs(f"{folder}/lib/mrirecon")
-        shutil.copy(fault(library), f"{folder}/lib/mrirecon/mrirecon-gpu.so")
+        self.library = f"{folder}/lib/mrirecon/mrirecon-gpu.so"
+        os.makedirs(os.path.dirname(self.library))
+        shutil.copy(fault(library), self.library)
 
     def breaks(self, how):
         """From now on uploads of so many bytes fail; "wrong": downloads return wrong values."""
@@ -268,11 +269,14 @@ def some_gpus():
                 memory_is_told(daemon, sorted({int(device[4:]) for _, device in expected}))
 
 
-@test("a mrirecon-gpu.so of another build is an error, not a machine without GPUs; the CPU can be requested")
+@test("a mrirecon-gpu.so of another build, or damaged, is an error; the CPU can be requested")
 def other_build():
     for library, environment, reason in (("stalegpu", {}, "undefined symbol: function_of_another_build"),
-                                         ("fakegpu", {"MRIRECON_FAKE_ABI": "1"}, "its interface differs")):
+                                         ("fakegpu", {"MRIRECON_FAKE_ABI": "1"}, "its interface differs"),
+                                         ("fakegpu", {}, "damaged, or not readable")):
         with gpu(library) as device:
+            if "damaged" in reason:
+                os.truncate(device.library, 100)
             scan = f"{device.binaries}/scan.h5"
             with open(scan, "wb") as file:
                 file.write(SMALL)

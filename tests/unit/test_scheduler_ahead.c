@@ -103,22 +103,30 @@ static void a_prefetched_scan_survives_its_worker(void **state)
     noted(f, "job", second, 1);
 }
 
+/* A scan that arrives while the worker is idle: its file, and a second descriptor of it for an announcement. */
+static int arriving(struct fixture *f, struct job *job, struct spool_file *file)
+{
+    struct worker_status status[WORKERS_MAX];
+    int scan;
+    *job = (struct job){.parameters = json_object(), .formats = json_array()};
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+    assert_int_equal(spool_begin(f->spool, -1, file), 0);
+    assert_int_equal(spool_append(file, "good", 4), 0);
+    strcpy(job->id, file->id);
+    strcpy(job->kind, "recon");
+    assert_int_equal(spool_reopen(file, &scan), 0);
+    return scan;
+}
+
 static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
 {
     struct fixture *f = *state;
-    struct worker_status status[WORKERS_MAX];
     for (int commits = 0; commits < 2; commits++) {
         struct spool_file file;
-        struct job job = {.parameters = json_object(), .formats = json_array()};
-        do
-            moment();
-        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
-        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
-        assert_int_equal(spool_append(&file, "good", 4), 0);
-        strcpy(job.id, file.id);
-        strcpy(job.kind, "recon");
-        int scan;
-        assert_int_equal(spool_reopen(&file, &scan), 0);
+        struct job job;
+        const int scan = arriving(f, &job, &file);
         scheduler_announce(f->scheduler, &job, scan, false);
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);
@@ -143,20 +151,11 @@ static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
 static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
 {
     struct fixture *f = *state;
-    struct worker_status status[WORKERS_MAX];
     is_test = true;
     for (int i = 0; i < MOMENTS; i++) {
         struct spool_file file;
-        struct job job = {.parameters = json_object(), .formats = json_array()};
-        int scan;
-        do
-            moment();
-        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
-        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
-        assert_int_equal(spool_append(&file, "good", 4), 0);
-        strcpy(job.id, file.id);
-        strcpy(job.kind, "recon");
-        assert_int_equal(spool_reopen(&file, &scan), 0);
+        struct job job;
+        const int scan = arriving(f, &job, &file);
         slow = true;
         scheduler_wake(f->scheduler);
         nanosleep(&(struct timespec){.tv_nsec = i * PAUSE_NS / 4}, NULL);
@@ -175,18 +174,9 @@ static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
 static void a_job_that_has_begun_is_not_prepared_again(void **state)
 {
     struct fixture *f = *state;
-    struct worker_status status[WORKERS_MAX];
     struct spool_file file;
-    struct job job = {.parameters = json_object(), .formats = json_array()};
-    int scan;
-    do
-        moment();
-    while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
-    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
-    assert_int_equal(spool_append(&file, "good", 4), 0);
-    strcpy(job.id, file.id);
-    strcpy(job.kind, "recon");
-    assert_int_equal(spool_reopen(&file, &scan), 0);
+    struct job job;
+    int scan = arriving(f, &job, &file);
     scheduler_announce(f->scheduler, &job, scan, true);
     noted(f, "prepare", job.id, 1);
     assert_int_equal(spool_reopen(&file, &scan), 0);

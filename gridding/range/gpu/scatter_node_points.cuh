@@ -60,13 +60,13 @@ __device__ __forceinline__ void put_four(float *to, int place, float a, float b,
 /* Stored points are grouped by class; `end` is where those of each class end. */
 enum { CLASSES = 4, CLASS_NONE = CLASSES };
 
-struct class_ends {
-    int end[CLASSES];
+template <int COUNT> struct class_ends {
+    int end[COUNT];
 };
 
-/* The index at which to store a lane's point of class `own`, if points are grouped by COUNT classes. Called by all
+/* The index at which to store a lane's point of class `own` of COUNT classes (COUNT: none). Called by all
  * lanes. */
-template <int COUNT> __device__ __forceinline__ int class_places(int own, struct class_ends &ends)
+template <int COUNT> __device__ __forceinline__ int class_places(int own, class_ends<COUNT> &ends)
 {
     const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
     int place = 0, all = 0;

@@ -43,8 +43,8 @@ __device__ __forceinline__ float potential_gap(float first, float last)
 }
 
 template <int WAY>
-__device__ __forceinline__ struct class_ends put_potential(const scatter_job &job, nodes_memory<WAY> &m, const int4 &at,
-                                                           bool some, const int low[3])
+__device__ __forceinline__ class_ends<CLASSES> put_potential(const scatter_job &job, nodes_memory<WAY> &m,
+                                                             const int4 &at, bool some, const int low[3])
 {
     enum { HALF = DEEP / 2 };
     const int rel[3] = {(low[0] << job.bits) - at.x, (low[1] << job.bits) - at.y, (low[2] << job.bits) - at.z};
@@ -63,8 +63,8 @@ __device__ __forceinline__ struct class_ends put_potential(const scatter_job &jo
                     : lower && upper                         ? 0
                     : lower                                  ? 1
                                                              : 2;
-    struct class_ends ends;
-    const int place = class_places<CLASSES>(own, ends);
+    class_ends<CLASSES> ends;
+    const int place = class_places(own, ends);
     if (own == CLASS_NONE)
         return ends;
     float *r = m.record[threadIdx.x / 32][place];
@@ -141,7 +141,7 @@ __device__ __forceinline__ void add_potentials(const scatter_job &job, nodes_mem
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float x = (float)(lane % SIDE) * job.width[0], y = (float)(lane / SIDE) * job.width[1];
     const int4 at = taken_place(m, taken_entry(m, sign, lane, lane < count));
-    const struct class_ends n = put_potential<WAY>(job, m, at, lane < count, nodes.low);
+    const class_ends<CLASSES> n = put_potential<WAY>(job, m, at, lane < count, nodes.low);
     const float(*record)[NODES_FLOATS] = m.record[warp];
     __syncwarp();
     if (WAY == WAY_COULOMB && sign > 0)

@@ -38,24 +38,6 @@ struct sphere_sums {
  * upper half along y; doubtful points, for all nodes, come last. */
 enum { SPHERE_ALL, SPHERE_Z0, SPHERE_Z1, SPHERE_Y0, SPHERE_Y1, SPHERE_DOUBTFUL, SPHERE_CLASSES };
 
-struct sphere_ends {
-    int end[SPHERE_CLASSES];
-};
-
-/* The index at which to store a lane's point of class `own`; SPHERE_CLASSES: none. Called by all lanes. */
-__device__ __forceinline__ int sphere_place(int own, struct sphere_ends &ends)
-{
-    const uint32_t before = (1u << (threadIdx.x & 31)) - 1;
-    int place = 0, all = 0;
-#pragma unroll
-    for (int c = 0; c < SPHERE_CLASSES; c++) {
-        const uint32_t bits = __ballot_sync(~0u, own == c);
-        place = own == c ? all + __popc(bits & before) : place;
-        ends.end[c] = all += __popc(bits);
-    }
-    return place;
-}
-
 /* least: u2 of the nearest nodes of both halves along z; rest: what x and both halves along y leave for it. */
 __device__ __forceinline__ int sphere_class(const float least[2], const float rest[2], bool doubtful)
 {
@@ -67,8 +49,8 @@ __device__ __forceinline__ int sphere_class(const float least[2], const float re
 
 /* Store a point: its position along x and y and the step along x, scaled so that the rate times u2 is a square; its
  * value; its weights along z. */
-__device__ __forceinline__ struct sphere_ends put_sphere(const scatter_job &job, spheres_memory &m, int count,
-                                                         const int low[3])
+__device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_job &job, spheres_memory &m, int count,
+                                                                 const int low[3])
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, entry = lane < count ? m.taken[warp][lane] : 0;
@@ -88,8 +70,8 @@ __device__ __forceinline__ struct sphere_ends put_sphere(const scatter_job &job,
     for (int k = 0; k < DEEP; k++)
         least[k / HALF] = fminf(least[k / HALF], u2[k]);
     const int own = lane < count ? sphere_class(least, rests, scale < 0) : (int)SPHERE_CLASSES;
-    struct sphere_ends ends;
-    const int place = sphere_place(own, ends);
+    class_ends<SPHERE_CLASSES> ends;
+    const int place = class_places(own, ends);
     if (own != SPHERE_CLASSES) {
         float *r = m.record[warp][place];
 #pragma unroll
@@ -205,7 +187,7 @@ __device__ __forceinline__ void add_spheres(const scatter_job &job, spheres_memo
 {
     enum { HALF = DEEP / 2 };
     const int warp = threadIdx.x / 32;
-    const struct sphere_ends n = put_sphere(job, m, count, nodes.low);
+    const class_ends<SPHERE_CLASSES> n = put_sphere(job, m, count, nodes.low);
     const float(*record)[SPHERE_FLOATS] = m.record[warp];
     __syncwarp();
     add_spheres_from<0, 2, 0, DEEP>(job, record, 0, n.end[SPHERE_ALL], nodes.sum);

@@ -1,6 +1,7 @@
 #include "recon/codec/decode.h"
 
 #include "gridding/base/err.h"
+#include "recon/codec/sealed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +14,8 @@
  * at 20 to 200, so the limit allows a machine a tenth as fast. */
 #define BYTES_PER_SECOND (1 << 20)
 
-/* Cut the memfd to its contents and seal it permanently. The writing process may still run and may be compromised: only
- * the sealed contents are used, and they are checked again. */
+/* Cut the memfd to its contents and, unless sealed_map() copies it, seal it permanently. The writing process may still
+ * run and may be compromised: only the sealed or copied contents are used, and they are checked again. */
 static int memory_seal(int memory, const struct decode_request *request)
 {
     struct decode_head head;
@@ -23,8 +24,9 @@ static int memory_seal(int memory, const struct decode_request *request)
         return err_set(
             ERR_DECODER_DIED,
             "The decoder reported success but returned nothing. Try again, and report the file if it happens again.");
-    bool bad = ftruncate(memory, (off_t)head.total_bytes) != 0 ||
-               fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0;
+    bool bad = ftruncate(memory, (off_t)head.total_bytes) != 0;
+    if (!bad && head.total_bytes > SEALED_COPIED_BYTES)
+        bad = fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0;
     if (bad && errno == EBUSY)
         return err_set(ERR_DECODER_DIED, "The decoder reported success but did not release its memory. The file is "
                                          "damaged or hostile; nothing outside the decoder was affected.");
@@ -50,6 +52,8 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
         .limits = *request->limits,
         .canceled = request->canceled,
         .context = request->context,
+        .meanwhile = request->meanwhile,
+        .of = request->of,
     };
     /* The final size of an arriving file is unknown, but is limited by that of its decoded form. */
     const double most = request->limits->arriving ? (double)request->limits->bytes : (double)status.st_size;

@@ -1,4 +1,4 @@
-/* decode.h: one file, decoded by a process of mrirecon-codec (recon/codec/decoder.h), as sealed memory. */
+/* decode.h: one file, decoded by a process of mrirecon-codec (recon/codec/decoder.h), as memory for sealed_map(). */
 #ifndef MRIRECON_DECODE_H
 #define MRIRECON_DECODE_H
 
@@ -8,7 +8,7 @@
 struct decode_head {
     uint64_t magic;
     uint32_t version, count; /* for the format's own use */
-    uint64_t total_bytes;    /* the memfd's size once it is sealed */
+    uint64_t total_bytes;    /* the memfd's size once it is complete */
 };
 
 struct decode_request {
@@ -20,10 +20,12 @@ struct decode_request {
     const struct decode_limits *limits;
     int (*canceled)(void *context); /* polled; non-zero kills the process; may be NULL */
     void *context;
+    void (*meanwhile)(void *of); /* called once while the decoder reads; NULL: nothing is to be done */
+    void *of;
 };
 
-/* Decode the file: *memory is a memfd, the caller's, sealed against any change. It was written by a process that read
- * untrusted bytes, and only its head has been checked. Fails as decoder_run(), and with ERR_DECODER_DIED (the head is
+/* Decode the file: *memory is a memfd, the caller's, for sealed_map(). It was written by a process that read untrusted
+ * bytes, and only its head has been checked. Fails as decoder_run(), and with ERR_DECODER_DIED (the head is
  * invalid), ERR_IO, ERR_NO_MEMORY. */
 int decode_file(int *memory, struct decoder *decoder, const struct decode_request *request);
 

@@ -376,7 +376,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
 {
     struct codec_process process;
     struct course course;
-    bool stood;
+    bool stood, met = false;
     int rc, tries = 0;
     if (upload->wanted_bytes > CODEC_WANTED || strlen(upload->format) >= CODEC_FORMAT)
         return err_set(ERR_INTERNAL, "The request to the decoder is too large: %zu bytes, format %s.",
@@ -387,6 +387,9 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
         if (rc != 0)
             return rc;
         course = (struct course){.begun = false};
+        if (upload->meanwhile && !met)
+            upload->meanwhile(upload->of);
+        met = true;
         rc = report_wait(&process, upload, &course);
         if (course.ended)
             close(process.socket);

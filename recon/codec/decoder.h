@@ -67,6 +67,8 @@ struct decoder_upload {
     struct decode_limits limits; /* .bytes: the memfd's largest size; .seconds: all of its processor time */
     int (*canceled)(void *context);
     void *context;
+    void (*meanwhile)(void *of); /* called once while a process reads; may be NULL */
+    void *of;
 };
 
 /* Let a ready or a new process decode the upload. On return it has ended, or is being killed and cannot write to a

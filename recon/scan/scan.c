@@ -133,24 +133,48 @@ static int parts_check(const struct scan *scan)
     return rc;
 }
 
-/* Map the upload that contains the scan's samples. Populate the mapping of a small one. */
-static int upload_map(struct scan *scan, int upload, uint64_t bytes)
+bool scan_upload_is_small(uint64_t bytes)
 {
     enum { SMALL_BYTES = 16 << 20 };
-    const int populate = bytes <= SMALL_BYTES ? MAP_POPULATE : 0;
-    const void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED | populate, upload, 0);
+    return bytes <= SMALL_BYTES;
+}
+
+int scan_upload_map(struct scan_upload *out, int fd, uint64_t bytes)
+{
+    const int populate = scan_upload_is_small(bytes) ? MAP_POPULATE : 0;
+    const void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED | populate, fd, 0);
     if (base == MAP_FAILED)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The scan (%llu bytes) cannot be mapped (%s).",
                              (unsigned long long)bytes, strerror(errno));
-    scan->upload = base;
-    scan->upload_bytes = (size_t)bytes;
-    scan->traj = base;
-    scan->data = base;
+    *out = (struct scan_upload){base, (size_t)bytes};
+    return 0;
+}
+
+void scan_upload_unmap(struct scan_upload *upload)
+{
+    if (upload->base)
+        munmap((void *)(uintptr_t)upload->base, upload->bytes);
+    *upload = (struct scan_upload){NULL, 0};
+}
+
+/* Take the mapping of the upload that contains the scan's samples, or make it. */
+static int upload_take(struct scan *scan, int upload, uint64_t bytes, struct scan_upload *mapped)
+{
+    if (mapped->base && mapped->bytes != bytes)
+        scan_upload_unmap(mapped);
+    int rc = mapped->base ? 0 : scan_upload_map(mapped, upload, bytes);
+    if (rc != 0)
+        return rc;
+    scan->upload = mapped->base;
+    scan->upload_bytes = mapped->bytes;
+    scan->traj = mapped->base;
+    scan->data = mapped->base;
+    *mapped = (struct scan_upload){NULL, 0};
     return 0;
 }
 
 /* The scan at `base`, whose header was checked; its parts are checked here. */
-static int parts_open(struct scan *out, const char *base, int upload, uint64_t upload_bytes)
+static int parts_open(struct scan *out, const char *base, int upload, uint64_t upload_bytes, struct scan_upload *mapped)
 {
     const struct scan_header *h = (const void *)base;
     struct scan scan = {
@@ -166,13 +190,13 @@ static int parts_open(struct scan *out, const char *base, int upload, uint64_t u
     };
     int rc = parts_check(&scan);
     if (rc == 0 && h->in_place)
-        rc = upload_map(&scan, upload, upload_bytes);
+        rc = upload_take(&scan, upload, upload_bytes, mapped);
     if (rc == 0)
         *out = scan;
     return rc;
 }
 
-int scan_open(struct scan *out, int fd, int upload)
+int scan_open_mapped(struct scan *out, int fd, int upload, struct scan_upload *mapped)
 {
     struct stat file = {.st_size = 0};
     const char *base;
@@ -189,10 +213,16 @@ int scan_open(struct scan *out, int fd, int upload)
     if (rc == 0)
         rc = scan_header_check(h, (uint64_t)file.st_size);
     if (rc == 0)
-        rc = parts_open(out, base, upload, (uint64_t)file.st_size);
+        rc = parts_open(out, base, upload, (uint64_t)file.st_size, mapped);
     if (rc != 0)
         munmap((void *)(uintptr_t)base, bytes);
     return rc;
+}
+
+int scan_open(struct scan *out, int fd, int upload)
+{
+    struct scan_upload none = {NULL, 0};
+    return scan_open_mapped(out, fd, upload, &none);
 }
 
 void scan_close(struct scan *scan)

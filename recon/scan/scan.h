@@ -142,7 +142,7 @@ static inline uint64_t scan_field_count(const struct scan_header *header, const 
     return header->field_maps * first->matrix[0] * first->matrix[1] * first->matrix[2];
 }
 
-/* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking), and
+/* Map or copy (recon/codec/sealed.h) and check the flat scan in `fd`, which stays the caller's, and
  * `upload`, the file that was decoded, if samples may be read in place (it must then not change until scan_close());
  * else -1. Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
 int scan_open(struct scan *out, int fd, int upload);

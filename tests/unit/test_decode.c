@@ -130,7 +130,8 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
         {"grows", PYTHON "os.write(memory, bytes(3000000))\nsocket.send(success)\n", ERR_DECODER_DIED},
         {"boasts", PYTHON "socket.send(success)\n", ERR_DECODER_DIED},
         {"holds",
-         PYTHON "os.write(memory, head)\nheld = mmap.mmap(memory, 4096)\nsocket.send(success)\ntime.sleep(60)\n",
+         PYTHON "os.write(memory, head[:16] + struct.pack('Q', 1 << 19))\nheld = mmap.mmap(memory, 1 << 19)\n"
+                "socket.send(success)\ntime.sleep(60)\n",
          ERR_DECODER_DIED},
         {"mutters", PYTHON "socket.send(success[:-1])\n", ERR_DECODER_DIED},
         {"gossips", PYTHON "socket.send(success + b'x')\n", ERR_DECODER_DIED},

@@ -1,5 +1,6 @@
 /* scan_open() with malformed flat scans, and the two parsers that run in the decoder: XML headers and MRD streams. */
 #include "gridding/base/err.h"
+#include "recon/codec/sealed.h"
 #include "recon/scan/scan_build.h"
 
 #include <fcntl.h>
@@ -215,6 +216,16 @@ static void an_unterminated_name_is_refused(void **state)
     free(flat);
 }
 
+/* `flat`, which it frees, with its header's total raised to `length`. */
+static char *flat_stretch(char *flat, size_t *length, size_t to)
+{
+    char *longer = calloc(1, to);
+    memcpy(longer, flat, *length);
+    ((struct scan_header *)(void *)longer)->total_bytes = *length = to;
+    free(flat);
+    return longer;
+}
+
 static void short_or_unsealed_memory_is_refused(void **state)
 {
     (void)state;
@@ -222,14 +233,35 @@ static void short_or_unsealed_memory_is_refused(void **state)
     size_t length;
     char *flat = flat_create(&length);
     struct scan scan;
+    for (size_t cut = 0; cut < length; cut += 7)
+        assert_int_equal(open_flat(&scan, flat, cut), ERR_DECODER_DIED);
+    assert_int_equal(scan_open(&scan, -1, -1), ERR_DECODER_DIED);
+    flat = flat_stretch(flat, &length, SEALED_COPIED_BYTES + 1);
+    assert_int_equal(open_flat(&scan, flat, length), 0);
+    scan_close(&scan);
     for (size_t i = 0; i < sizeof seals / sizeof *seals; i++) {
         int fd = memory_of(flat, length, seals[i]);
         assert_int_equal(scan_open(&scan, fd, -1), ERR_DECODER_DIED);
         close(fd);
     }
-    for (size_t cut = 0; cut < length; cut += 7)
-        assert_int_equal(open_flat(&scan, flat, cut), ERR_DECODER_DIED);
-    assert_int_equal(scan_open(&scan, -1, -1), ERR_DECODER_DIED);
+    free(flat);
+}
+
+/* Whoever has written it may write on. */
+static void small_memory_is_copied(void **state)
+{
+    (void)state;
+    size_t length;
+    char *flat = flat_stretch(flat_create(&length), &length, SEALED_COPIED_BYTES), *zeros = calloc(1, length);
+    struct scan scan;
+    int fd = memory_of(flat, length, 0);
+    assert_int_equal(scan_open(&scan, fd, -1), 0);
+    assert_int_equal(pwrite(fd, zeros, length, 0), (ssize_t)length);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_memory_equal(scan.header, flat, length);
+    scan_close(&scan);
+    close(fd);
+    free(zeros);
     free(flat);
 }
 
@@ -396,15 +428,11 @@ static void too_many_encodings_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_files_are_read_back),
-        cmocka_unit_test(every_wrong_field_is_refused),
-        cmocka_unit_test(an_unterminated_name_is_refused),
-        cmocka_unit_test(short_or_unsealed_memory_is_refused),
-        cmocka_unit_test(a_scan_of_too_many_bytes_is_refused),
-        cmocka_unit_test(headers_are_read_strictly),
-        cmocka_unit_test(the_limits_of_images_and_views_are_read),
-        cmocka_unit_test(the_centre_of_partitions_is_read),
-        cmocka_unit_test(too_many_encodings_are_refused),
+        cmocka_unit_test(written_files_are_read_back),      cmocka_unit_test(every_wrong_field_is_refused),
+        cmocka_unit_test(an_unterminated_name_is_refused),  cmocka_unit_test(short_or_unsealed_memory_is_refused),
+        cmocka_unit_test(small_memory_is_copied),           cmocka_unit_test(a_scan_of_too_many_bytes_is_refused),
+        cmocka_unit_test(headers_are_read_strictly),        cmocka_unit_test(the_limits_of_images_and_views_are_read),
+        cmocka_unit_test(the_centre_of_partitions_is_read), cmocka_unit_test(too_many_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

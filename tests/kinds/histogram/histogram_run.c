@@ -2,6 +2,7 @@
 
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
+#include "recon/codec/sealed.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -15,13 +16,20 @@
 /* ---- read ---- */
 
 struct input {
-    const struct histogram_numbers *numbers; /* a mapping of head.total_bytes */
-    size_t count;
+    const struct histogram_numbers *numbers; /* mapped */
+    size_t bytes, count;
 };
+
+static int numbers_invalid(const char *reason)
+{
+    return err_set(ERR_DECODER_DIED, "The decoder returned invalid numbers (%s).", reason);
+}
 
 static int input_read(void **out, const struct job_request *request, const struct job_listener *listener)
 {
     struct stat there;
+    const char *base;
+    size_t bytes;
     int memory = -1;
     const struct decode_limits limits = job_decode_limits(request);
     struct decode_request decode = {.file = request->input,
@@ -37,9 +45,12 @@ static int input_read(void **out, const struct job_request *request, const struc
                  : request->kind->sniff(&decode.format, request->input, (uint64_t)there.st_size);
     if (rc == 0)
         rc = decode_file(&memory, request->decoder, &decode);
-    if (rc == 0 && fstat(memory, &there) == 0) {
-        input->numbers = mmap(NULL, (size_t)there.st_size, PROT_READ, MAP_SHARED, memory, 0);
-        input->count = ((size_t)there.st_size - sizeof *input->numbers) / sizeof *input->numbers->number;
+    if (rc == 0)
+        rc = sealed_map(&base, &bytes, memory, sizeof *input->numbers, "numbers", numbers_invalid);
+    if (rc == 0) {
+        input->numbers = (const void *)base;
+        input->bytes = bytes;
+        input->count = (bytes - sizeof *input->numbers) / sizeof *input->numbers->number;
     }
     if (memory >= 0)
         close(memory);
@@ -55,7 +66,7 @@ static void input_free(void *of)
     struct input *input = of;
     if (!input)
         return;
-    munmap((void *)(uintptr_t)input->numbers, input->numbers->head.total_bytes);
+    munmap((void *)(uintptr_t)input->numbers, input->bytes);
     free(input);
 }
 

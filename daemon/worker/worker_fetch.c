@@ -49,6 +49,7 @@ struct fetcher {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool tend;
+    uint64_t available; /* host memory, as noted before the next input; 0: a job has begun since */
     struct entry entry[2];
 };
 
@@ -103,11 +104,20 @@ static int stopped(void *context, const struct step_progress *now)
     return entry->stop;
 }
 
+/* The host's available memory. To find it, the files of all control groups are read: better not while an input waits.
+ */
+static uint64_t memory_available(struct fetcher *f)
+{
+    if (f->available == 0)
+        f->available = host_memory_available();
+    return f->available;
+}
+
 /* Whether two inputs fit into memory; the running job may not have allocated all of its own yet. */
-static bool room_ahead(const struct entry *entry)
+static bool room_ahead(struct fetcher *f, const struct entry *entry)
 {
     struct stat status;
-    return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= host_memory_available() / MOST_AHEAD;
+    return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= memory_available(f) / MOST_AHEAD;
 }
 
 /* The next entry to read: first the one that a job waits for. */
@@ -120,7 +130,7 @@ static struct entry *entry_next(struct fetcher *f)
         if (f->entry[i].state == WAITING)
             ahead = &f->entry[i];
     }
-    return ahead && room_ahead(ahead) ? ahead : NULL;
+    return ahead && room_ahead(f, ahead) ? ahead : NULL;
 }
 
 static void entry_read(struct fetcher *f, struct entry *entry)
@@ -135,7 +145,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     request.input_stays = true; /* the daemon never rewrites a file of its spool, and only unlinks it */
     request.live = entry->follow ? &entry->live : NULL;
     if (entry->modest)
-        request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
+        request.memory_bytes = (request.memory_bytes ? request.memory_bytes : memory_available(f)) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
     int rc = kind_run_find(entry->kind)->read(&input, &request, &listener);
     pthread_mutex_lock(&f->lock);
@@ -175,7 +185,10 @@ static void *fetch(void *context)
         f->tend = false;
         pthread_mutex_unlock(&f->lock);
         decoders_tend(f, all);
+        const uint64_t available = all ? host_memory_available() : 0;
         pthread_mutex_lock(&f->lock);
+        if (available)
+            f->available = available;
         while (!(entry = entry_next(f)) && !f->tend)
             pthread_cond_wait(&f->work, &f->lock);
         if (entry)
@@ -300,6 +313,7 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
                  const struct job_listener *listener, void **out)
 {
     pthread_mutex_lock(&f->lock);
+    f->available = 0;
     struct entry *entry = entry_begin(f, id, kind, values, fd);
     while (entry->state != READ || failed_modestly(entry)) {
         if (failed_modestly(entry)) {
@@ -342,6 +356,7 @@ bool fetcher_take_ahead(struct fetcher *f, const char *id, const struct job_list
         done_wait(f);
     const bool taken = entry && entry->state == READ && entry->rc == 0;
     if (taken) {
+        f->available = 0;
         *out = entry->input;
         entry->input = NULL;
         entry_empty(entry);

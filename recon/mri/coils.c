@@ -62,28 +62,34 @@ void recon_coil_mix(const struct recon_job *job, const struct scan_readout *read
     }
 }
 
-int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
-                      struct c32 *out)
+int recon_coils_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
+                       int count, struct c32 *out)
 {
     const uint32_t *readouts = job->frames->readouts + frame->first;
     size_t bad = SIZE_MAX;
-    uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(min                      \
-                                                    : bad) reduction(max     \
-                                                                     : most) \
-    num_threads(recon_threads(job, frame->samples))
-    for (size_t i = 0; i < frame->count; i++) {
-        const struct scan_readout *readout = &job->scan.readouts[readouts[i]];
-        struct c32 *to = out + offsets[i];
-        size_t samples = offsets[i + 1] - offsets[i];
-        recon_coil_mix(job, readout, coil, to);
-        uint32_t largest = largest_bits(job->compressed ? to : recon_kept_data(job, readout, coil), samples);
-        most = largest > most ? largest : most;
-        if (largest >= INFINITE_BITS)
-            bad = i < bad ? i : bad;
-    }
-    job->coil_lives[coil] = job->coil_lives[coil] || most > 0;
+#pragma omp parallel for collapse(2) schedule(static) reduction(min    \
+                                                                : bad) \
+    num_threads(recon_threads(job, (size_t)count * frame->samples))
+    for (int c = 0; c < count; c++)
+        for (size_t i = 0; i < frame->count; i++) {
+            const struct scan_readout *readout = &job->scan.readouts[readouts[i]];
+            struct c32 *to = out + (size_t)c * frame->samples + offsets[i];
+            size_t samples = offsets[i + 1] - offsets[i];
+            recon_coil_mix(job, readout, first + c, to);
+            uint32_t largest = largest_bits(job->compressed ? to : recon_kept_data(job, readout, first + c), samples);
+            if (largest > 0)
+#pragma omp atomic write
+                job->coil_lives[first + c] = true;
+            if (largest >= INFINITE_BITS)
+                bad = i < bad ? i : bad;
+        }
     return bad == SIZE_MAX ? 0 : recon_data_nonfinite(&job->scan.readouts[readouts[bad]]);
+}
+
+int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
+                      struct c32 *out)
+{
+    return recon_coils_gather(job, frame, offsets, coil, 1, out);
 }
 
 /* Whether one of the scan's coils has a sample that is not 0. */

@@ -38,7 +38,7 @@ struct gridder {
     uint64_t planned_hash;
     float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
     size_t *offsets;                /* host: [most_count + 1] */
-    struct c32 *staging;            /* host: one coil [most_samples] */
+    struct c32 *staging;            /* host: gridder_staging() bytes, at least of one coil [most_samples] */
     struct c32 *data[2];            /* device: [batch][most_samples]; the second if uploads overlap gridding */
     double beside;                  /* seconds of overlapped uploads */
     void *image;                    /* device: squares [pixels], or images [batch][pixels], all coils' for maps */
@@ -80,6 +80,9 @@ int gridder_ask(void *of);
 
 /* Coils of the batch that begins at coil `first`. */
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first);
+
+/* Bytes of the host's memory through which coils are uploaded: all of a small batch, else one. */
+size_t gridder_staging(const struct gridder *g);
 
 /* Upload `count` coils from `first`, data[count][samples], while the device computes. Fails as recon_coil_gather() and
  * dev_upload_begin(). */

@@ -150,7 +150,7 @@ static int gridder_create(struct gridder *g)
     g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* with one image there is nothing to compare */
     g->weights = malloc(g->most_samples * sizeof(float));
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
-    g->staging = malloc(g->most_samples * sizeof *g->staging);
+    g->staging = malloc(gridder_staging(g));
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
     const bool squares = recon_squares(job) || recon_iterates(job);
     g->coil = squares ? NULL : malloc(g->pixels * sizeof *g->coil);

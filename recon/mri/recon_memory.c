@@ -50,8 +50,8 @@ static void gridding_add(const struct gridder *g, size_t channels, size_t all_co
     add(&result, (size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], channels * value + maps);
     add(&images, result, job->frames->count);
     add(&need->host, images, 1);
-    add(&need->host, g->most_samples,
-        2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32)); /* k twice, weights, a coil */
+    add(&need->host, g->most_samples, 2 * (size_t)job->dim * sizeof(float) + sizeof(float)); /* k twice, weights */
+    add(&need->host, gridder_staging(g), 1);
     if (dev_is_gpu(job->dev))
         add(&need->device, batch, (g->batch < g->most_coils ? 2 : 1) * sizeof(struct c32));
     if (!recon_iterates(job) && recon_maps(job)) {

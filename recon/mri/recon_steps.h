@@ -117,10 +117,13 @@ static inline bool recon_series(const struct recon_job *job)
     return recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
 }
 
-/* The number of threads for a pass over this many samples: for few, one thread is faster. */
+enum { RECON_THREAD_SAMPLES = 1 << 16 };
+
+/* The number of threads for a pass over this many samples: waking one takes as long as copying RECON_THREAD_SAMPLES. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
-    return samples > 1 << 16 ? dev_threads(job->dev) : 1;
+    const size_t threads = 1 + samples / RECON_THREAD_SAMPLES;
+    return threads < (size_t)dev_threads(job->dev) ? (int)threads : dev_threads(job->dev);
 }
 
 /* Run a job on a decoded scan, which stays the caller's. Fails as kind_run.run() and kind_check(). */
@@ -192,8 +195,11 @@ void recon_delay_apply(const struct recon_job *job, const struct frame *frame, c
 /* One coil of a readout: out[frames_kept(readout)], mixed from the scan's coils if the job has a matrix. */
 void recon_coil_mix(const struct recon_job *job, const struct scan_readout *readout, int coil, struct c32 *out);
 
-/* Gather one coil of a frame, mixed if the job has a matrix: out[samples]. Records in job->coil_lives whether the coil
- * has a signal. Fails with ERR_DATA_NONFINITE. */
+/* Gather `count` coils of a frame from `first` on, mixed if the job has a matrix: out[count][samples]. Records in
+ * job->coil_lives which coils have a signal. Fails with ERR_DATA_NONFINITE. */
+int recon_coils_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
+                       int count, struct c32 *out);
+/* The same of one coil. */
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
 

@@ -6,14 +6,25 @@ int gridder_coils(const struct gridder *g, const struct frame *frame, int first)
     return frame->coils - first < g->batch ? frame->coils - first : g->batch;
 }
 
+size_t gridder_staging(const struct gridder *g)
+{
+    enum { STAGED_BYTES = 16 << 20 };
+    const size_t coil = g->most_samples * sizeof(struct c32), batch = (size_t)g->batch * coil;
+    return dev_is_gpu(g->job->dev) && batch <= STAGED_BYTES ? batch : coil;
+}
+
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
 {
+    struct recon_job *job = g->job;
+    const size_t coil = frame->samples * sizeof(struct c32);
+    struct c32 *direct = dev_direct(job->dev, data);
+    const int most = direct || (size_t)count * coil <= gridder_staging(g) ? count : 1;
     int rc = 0;
-    for (int c = 0; c < count && rc == 0; c++) {
-        struct c32 *there = data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
-        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct ? direct : g->staging);
+    for (int c = 0; c < count && rc == 0; c += most) {
+        const size_t at = (size_t)c * frame->samples;
+        rc = recon_coils_gather(job, frame, g->offsets, first + c, most, direct ? direct + at : g->staging);
         if (rc == 0 && !direct)
-            rc = dev_upload_begin(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
+            rc = dev_upload_begin(job->dev, data + at, g->staging, (size_t)most * coil);
     }
     return rc;
 }

@@ -1,5 +1,6 @@
 /* dev_cpu.c: the CPU as a device. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/base/ask.h"
 #include "gridding/base/cpu_set.h"
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -17,6 +18,11 @@ static int cpu_open(struct dev *dev, int index)
         return err_set(ERR_NO_DEVICE,
                        "This program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s.",
                        dev->note[0] != '\0' ? ": " : "", dev->note);
+    struct asker *asker = NULL;
+    int rc = asker_create(&asker, NULL);
+    if (rc)
+        return rc;
+    dev->state = asker;
     static const char *const simd[] = {[CPU_SSE2] = "SSE2", [CPU_AVX2] = "AVX2", [CPU_AVX512] = "AVX-512"};
     snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd[cpu_set_best()], dev->threads,
              dev->threads == 1 ? "" : "s");
@@ -25,7 +31,7 @@ static int cpu_open(struct dev *dev, int index)
 
 static void cpu_close(struct dev *dev)
 {
-    (void)dev;
+    asker_free(dev->state);
 }
 
 static int cpu_memory(struct dev *dev, size_t *available, size_t *total)

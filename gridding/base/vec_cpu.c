@@ -1,5 +1,6 @@
 /* vec_cpu.c: vector arithmetic on the CPU. Loops run over plain floats, which the compiler turns into vector
  * instructions; threads share a vector's blocks. */
+#include "gridding/base/ask.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/vec_element.h"
 
@@ -106,21 +107,23 @@ static int size_sum(struct dev *dev, size_t n, const struct c32 *x, double *out)
 
 static int multiply(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y)
 {
-    for (int c = 0; c < count; c++, m += n, y += n)
+    struct asker *asker = dev_asker(dev);
+    for (int c = 0; c < count && !asker_stopped(asker, n); c++, m += n, y += n)
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
         for (size_t i = 0; i < n; i++)
             y[i] = element_multiply(m[i], x[i]);
-    return 0;
+    return asker_rc(asker);
 }
 
 static int multiply_conj_add(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *y,
                              struct c32 *x)
 {
-    for (int c = 0; c < count; c++, m += n, y += n)
+    struct asker *asker = dev_asker(dev);
+    for (int c = 0; c < count && !asker_stopped(asker, n); c++, m += n, y += n)
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
         for (size_t i = 0; i < n; i++)
             x[i] = element_multiply_conj_add(m[i], y[i], x[i]);
-    return 0;
+    return asker_rc(asker);
 }
 
 static int multiply_each(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y)
@@ -142,19 +145,26 @@ static int multiply_conj_add_each(struct dev *dev, size_t n, int count, const st
 
 static int wave(struct dev *dev, size_t n, double a, const float *f, struct c32 *y)
 {
+    enum { PIECE = 1 << 12, COST = 30 /* ns of an element */ };
+    struct asker *asker = dev_asker(dev);
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++)
-        y[i] = element_wave(a, f[i]);
-    return 0;
+    for (size_t from = 0; from < n; from += PIECE) {
+        const size_t most = n - from < PIECE ? n : from + PIECE;
+        const size_t end = asker_stopped(asker, PIECE * COST) ? from : most;
+        for (size_t i = from; i < end; i++)
+            y[i] = element_wave(a, f[i]);
+    }
+    return asker_rc(asker);
 }
 
 static int squares_add(struct dev *dev, size_t n, int count, const struct c32 *x, float *squares)
 {
-    for (int c = 0; c < count; c++, x += n)
+    struct asker *asker = dev_asker(dev);
+    for (int c = 0; c < count && !asker_stopped(asker, n); c++, x += n)
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (n >= PARALLEL_FROM)
         for (size_t i = 0; i < n; i++)
             squares[i] = element_square_add(x[i], squares[i]);
-    return 0;
+    return asker_rc(asker);
 }
 
 static int soft(struct dev *dev, size_t n, float t, struct c32 *x)

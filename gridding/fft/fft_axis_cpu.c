@@ -1,4 +1,6 @@
 /* fft_axis_cpu.c: fft.h on the CPU: threads share the columns, and each transforms some at a time in its cache. */
+#include "gridding/base/ask.h"
+#include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/fft/fft_cpu.h"
 #include "gridding/fft/fft_leaf.h"
@@ -8,7 +10,8 @@
 
 enum {
     COLUMNS = 64, /* transformed together: n x 64 x 8 bytes fit into a core's cache */
-    PARALLEL_FROM = 1 << 15
+    PARALLEL_FROM = 1 << 15,
+    COST = 8 /* ns of a value, approximately */
 };
 
 struct axis {
@@ -62,6 +65,7 @@ static int centred(void *state, struct dev *dev, size_t sets, size_t columns, st
 {
     const struct axis *axis = state;
     const size_t n = (size_t)axis->n, panels = (columns + COLUMNS - 1) / COLUMNS;
+    struct asker *asker = dev_asker(dev);
     bool failed = false;
 #pragma omp parallel num_threads(dev->threads) reduction(|| : failed) if (sets * n * columns >= PARALLEL_FROM)
     {
@@ -70,12 +74,12 @@ static int centred(void *state, struct dev *dev, size_t sets, size_t columns, st
 #pragma omp for schedule(static)
         for (size_t part = 0; part < sets * panels; part++) {
             const size_t at = part % panels * COLUMNS, count = columns - at < COLUMNS ? columns - at : COLUMNS;
-            if (work)
+            if (work && !asker_stopped(asker, n * COLUMNS * COST))
                 panel_transform(axis, columns, at, count, values + part / panels * n * columns, work);
         }
         free(work);
     }
-    return failed ? err_no_memory("the transform over %zu points", n) : 0;
+    return failed ? err_no_memory("the transform over %zu points", n) : asker_rc(asker);
 }
 
 const struct fft_leaf fft_leaf_cpu = {.serves = serves, .create = create, .destroy = destroy, .centred = centred};

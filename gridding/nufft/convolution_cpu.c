@@ -1,5 +1,6 @@
 /* convolution_cpu.c: circular convolution of images on the CPU. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/base/ask.h"
 #include "gridding/base/err.h"
 #include "gridding/nufft/grid_cpu.h"
 #include "gridding/range/range.h"
@@ -15,7 +16,10 @@ struct convolution_cpu {
     size_t cells;
     float *ones, *spectrum; /* [longest axis]; [cells], rounded up to even */
     struct grid_cpu *grid;
+    struct asker *asker; /* the device's */
 };
+
+enum { PIECE = 1 << 14 /* cells between two questions to the asker, at 1 ns for a value */ };
 
 static int axis_size(int axis, int cells)
 {
@@ -43,6 +47,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     longest = longest > grid[2] ? longest : grid[2];
     c->cells = (size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2];
     c->threads = dev->threads;
+    c->asker = dev_asker(dev);
     c->ones = malloc((size_t)longest * sizeof *c->ones);
     c->spectrum = calloc(c->cells + c->cells % 2, sizeof *c->spectrum);
     c->shape = (struct nufft_shape){.dim = dim,
@@ -53,7 +58,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     while (c->lanes_most > 1 && c->cells * (size_t)c->lanes_most * sizeof(struct c32) > group_bytes_most)
         c->lanes_most = range_cpu_lanes(c->lanes_most / 2);
     int rc = c->ones && c->spectrum
-                 ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
+                 ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads, c->asker)
                  : err_no_memory_bytes(c->cells * sizeof *c->spectrum, "a convolution on %d x %d x %d cells", grid[0],
                                        grid[1], grid[2]);
     if (rc) {
@@ -72,6 +77,13 @@ static size_t bytes(const void *state)
     return grid_cpu_bytes(c->grid) + c->cells * sizeof *c->spectrum;
 }
 
+/* The end of a piece; or where it begins, if nothing more is to be done. */
+static size_t piece_end(const struct convolution_cpu *c, size_t from, int lanes)
+{
+    const size_t end = c->cells - from < PIECE ? c->cells : from + PIECE;
+    return asker_stopped(c->asker, PIECE * (size_t)lanes) ? from : end;
+}
+
 static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kernel, float scale)
 {
     struct convolution_cpu *c = state;
@@ -79,16 +91,33 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
     struct grid_cpu *grid = NULL;
     for (int d = 0; d < 3; d++)
         shape.n[d] = kernel_n[d];
-    int rc = grid_cpu_create(&grid, &shape, 1, c->threads);
+    int rc = grid_cpu_create(&grid, &shape, 1, c->threads, c->asker);
     if (rc)
         return rc;
-    grid_cpu_from_image(grid, 1, kernel);
+    rc = grid_cpu_from_image(grid, 1, kernel);
     const struct c32 *values = grid_cpu_values(grid);
 #pragma omp parallel for schedule(static) num_threads(c->threads)
-    for (size_t i = 0; i < c->cells; i++)
-        c->spectrum[i] = values[i].re * scale;
+    for (size_t from = 0; from < c->cells; from += PIECE) {
+        const size_t end = piece_end(c, from, 1);
+        for (size_t i = from; i < end; i++)
+            c->spectrum[i] = values[i].re * scale;
+    }
     grid_cpu_free(grid);
-    return 0;
+    return rc ? rc : asker_rc(c->asker);
+}
+
+/* values[cells][lanes] times the spectrum. */
+static void multiply(const struct convolution_cpu *c, int lanes, struct c32 *values)
+{
+#pragma omp parallel for schedule(static) num_threads(c->threads)
+    for (size_t from = 0; from < c->cells; from += PIECE) {
+        const size_t end = piece_end(c, from, lanes);
+        for (size_t i = from; i < end; i++)
+            for (int l = 0; l < lanes; l++) {
+                struct c32 *v = &values[i * (size_t)lanes + (size_t)l];
+                *v = (struct c32){v->re * c->spectrum[i], v->im * c->spectrum[i]};
+            }
+    }
 }
 
 static int apply(void *state, int batch, const struct c32 *image, struct c32 *result)
@@ -96,19 +125,16 @@ static int apply(void *state, int batch, const struct c32 *image, struct c32 *re
     struct convolution_cpu *c = state;
     const int *n = c->shape.n;
     size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
-    struct c32 *values = grid_cpu_values(c->grid);
-    for (int done = 0, lanes; done < batch; done += lanes) {
+    int rc = 0;
+    for (int done = 0, lanes; done < batch && rc == 0; done += lanes) {
         lanes = range_cpu_lanes(batch - done < c->lanes_most ? batch - done : c->lanes_most);
-        grid_cpu_from_image(c->grid, lanes, image + (size_t)done * pixels);
-#pragma omp parallel for schedule(static) num_threads(c->threads)
-        for (size_t i = 0; i < c->cells; i++)
-            for (int l = 0; l < lanes; l++) {
-                struct c32 *v = &values[i * (size_t)lanes + (size_t)l];
-                *v = (struct c32){v->re * c->spectrum[i], v->im * c->spectrum[i]};
-            }
-        grid_cpu_to_image(c->grid, lanes, result + (size_t)done * pixels, NULL);
+        rc = grid_cpu_from_image(c->grid, lanes, image + (size_t)done * pixels);
+        if (rc == 0)
+            multiply(c, lanes, grid_cpu_values(c->grid));
+        if (rc == 0)
+            rc = grid_cpu_to_image(c->grid, lanes, result + (size_t)done * pixels, NULL);
     }
-    return 0;
+    return rc;
 }
 
 static struct c32 *kernel(void *state)

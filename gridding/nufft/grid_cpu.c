@@ -20,7 +20,10 @@ struct grid_cpu {
     struct c32 *values;
     struct c32 *panel; /* [threads][2][longest axis][PANEL] */
     size_t panel_count, bytes;
+    struct asker *asker;
 };
+
+enum { COST_VALUE = 4 /* ns, of one value of an FFT, approximately */ };
 
 static int group_of(int lanes)
 {
@@ -63,7 +66,8 @@ static int make_values(struct grid_cpu *p)
     return 0;
 }
 
-int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads)
+int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads,
+                    struct asker *asker)
 {
     struct grid_cpu *p = calloc(1, sizeof *p);
     if (!p)
@@ -71,6 +75,7 @@ int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int 
     p->shape = shape;
     p->threads = threads;
     p->lanes_most = lanes_most;
+    p->asker = asker;
     int rc = make_ffts(p);
     if (!rc)
         rc = make_values(p);
@@ -154,6 +159,8 @@ static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
             struct c32 *a = panel_of(p), *b = a + p->panel_count, *base = p->values + (size_t)line * between + first;
             const struct c32 *in = b;
             size_t pitch = PANEL;
+            if (asker_stopped(p->asker, (size_t)length * PANEL * COST_VALUE))
+                continue;
             if (forward) {
                 memset(b, 0, (size_t)length * PANEL * sizeof *b);
                 for (int i = 0; i < n; i++)
@@ -194,6 +201,8 @@ static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float 
     for (int z = 0; z < s->n[2]; z++)
         for (int y = 0; y < s->n[1]; y++) {
             struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
+            if (asker_stopped(p->asker, row * COST_VALUE))
+                continue;
             const struct c32 *values = row_run(p, false, lanes, line);
             const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
             size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
@@ -221,6 +230,8 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
     for (int z = 0; z < s->n[2]; z++)
         for (int y = 0; y < s->n[1]; y++) {
             struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
+            if (asker_stopped(p->asker, row * COST_VALUE))
+                continue;
             memset(line, 0, row * sizeof *line);
             const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
             size_t in = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
@@ -237,16 +248,18 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
         }
 }
 
-void grid_cpu_to_image(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+int grid_cpu_to_image(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
 {
     for (int d = p->shape->dim - 1; d >= 1; d--)
         pass(p, d, lanes, false);
     finish_rows(p, lanes, image, squares);
+    return asker_rc(p->asker);
 }
 
-void grid_cpu_from_image(struct grid_cpu *p, int lanes, const struct c32 *image)
+int grid_cpu_from_image(struct grid_cpu *p, int lanes, const struct c32 *image)
 {
     start_rows(p, lanes, image);
     for (int d = 1; d < p->shape->dim; d++)
         pass(p, d, lanes, true);
+    return asker_rc(p->asker);
 }

@@ -8,14 +8,16 @@
 #ifndef MRIRECON_GRID_CPU_H
 #define MRIRECON_GRID_CPU_H
 
+#include "gridding/base/ask.h"
 #include "gridding/nufft/nufft_leaf.h"
 
 struct grid_cpu;
 
 /* A grid of shape->grid for images of shape->n, which are multiplied by the shape's deapodisation in both directions;
- * `lanes_most` is 1, 4, 8 or 16. The shape must outlive it. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without
- * FFTW). */
-int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads);
+ * `lanes_most` is 1, 4, 8 or 16. The shape must outlive it, and the asker (which may be NULL); transforms fail as that
+ * was told. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without FFTW). */
+int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads,
+                    struct asker *asker);
 void grid_cpu_free(struct grid_cpu *grid);
 size_t grid_cpu_bytes(const struct grid_cpu *grid);
 
@@ -28,9 +30,9 @@ struct c32 *grid_cpu_exchange(struct grid_cpu *grid, struct c32 *values);
 
 /* Exponent +: to image[lane][z][y][x], or (image NULL) the squares of all lanes added to squares[z][y][x]. The grid's
  * values are lost. */
-void grid_cpu_to_image(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
+int grid_cpu_to_image(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
 
 /* Exponent -: its transpose. */
-void grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);
+int grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);
 
 #endif

@@ -1,6 +1,7 @@
 /* normal.c: the device-independent part of normal operators: checks, the point spread function, the size of the
  * convolution, batches. */
 #include "gridding/nufft/normal.h"
+#include "gridding/base/ask.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
@@ -53,14 +54,20 @@ static int ask_on(const struct spread *s)
 /* exp(2 pi i k_m . shift) of every sample: its adjoint is the point spread function, shifted. */
 static void wave_fill(const struct spread *s, const int shift[3])
 {
+    enum { PIECE = 1 << 12, COST = 40 /* ns of a sample */ };
     const double pi = 3.14159265358979323846;
+    struct asker *asker = dev_asker(s->dev);
 #pragma omp parallel for schedule(static) num_threads(s->dev->threads)
-    for (size_t m = 0; m < s->samples; m++) {
-        double turns = 0;
-        for (int d = 0; d < s->dim; d++)
-            turns += (double)s->k[m * (size_t)s->dim + (size_t)d] * shift[d];
-        turns = 2 * pi * (turns - floor(turns));
-        s->wave[m] = (struct c32){(float)cos(turns), (float)sin(turns)};
+    for (size_t from = 0; from < s->samples; from += PIECE) {
+        const size_t most = s->samples - from < PIECE ? s->samples : from + PIECE;
+        const size_t end = asker_stopped(asker, PIECE * COST) ? from : most;
+        for (size_t m = from; m < end; m++) {
+            double turns = 0;
+            for (int d = 0; d < s->dim; d++)
+                turns += (double)s->k[m * (size_t)s->dim + (size_t)d] * shift[d];
+            turns = 2 * pi * (turns - floor(turns));
+            s->wave[m] = (struct c32){(float)cos(turns), (float)sin(turns)};
+        }
     }
 }
 
@@ -68,10 +75,14 @@ static void wave_fill(const struct spread *s, const int shift[3])
  * difference of two pixels, and its values stay 0. */
 static void image_put(const struct spread *s, const int shift[3])
 {
+    enum { COST = 10 /* ns of a pixel */ };
     const int *n = s->n, *twice = s->twice;
+    struct asker *asker = dev_asker(s->dev);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(s->dev->threads)
     for (int z = 0; z < n[2]; z++)
-        for (int y = 0; y < n[1]; y++)
+        for (int y = 0; y < n[1]; y++) {
+            if (asker_stopped(asker, (size_t)n[0] * COST))
+                continue;
             for (int x = 0; x < n[0]; x++) {
                 const size_t i = ((size_t)z * (size_t)n[1] + (size_t)y) * (size_t)n[0] + (size_t)x;
                 const int l[3] = {shift[0] - n[0] / 2 + x, shift[1] - n[1] / 2 + y, shift[2] - n[2] / 2 + z};
@@ -87,6 +98,7 @@ static void image_put(const struct spread *s, const int shift[3])
                 s->values[at] = s->image[i];
                 s->values[opposite] = (struct c32){s->image[i].re, -s->image[i].im};
             }
+        }
 }
 
 /* sum_m w_m exp(+2 pi i k_m . l) for every difference l of two pixels. The last axis' half from 0 on is computed. */
@@ -112,6 +124,8 @@ static int spread_fill(const struct spread *s)
         if (!rc)
             image_put(s, shift);
     }
+    if (!rc)
+        rc = asker_rc(dev_asker(s->dev));
     return rc ? rc : ask_on(s);
 }
 

@@ -1,6 +1,7 @@
 /* nufft_cpu.c: the NUFFT on the CPU: compact bins (range.h) to and from an oversampled grid (grid_cpu.h), in groups of
  * transforms. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/base/ask.h"
 #include "gridding/base/err.h"
 #include "gridding/nufft/grid_cpu.h"
 #include "gridding/range/kernel.h"
@@ -21,6 +22,7 @@ struct cpu_plan {
     struct range_cpu *sums;
     float *weight; /* in the order of the bins, or NULL */
     struct grid_cpu *grid;
+    struct asker *asker; /* the device's */
 };
 
 /* The number of samples summed in float32 before their sum is added to the others. */
@@ -83,8 +85,9 @@ static int sums_create(const struct cpu_plan *p, size_t samples, const float *k,
     const int flat = p->lanes_most > 1 ? 24 : 16, deep[] = {16, 12, 12}, tile2[3] = {flat, flat, 1};
     int rc = check_finite(samples * (size_t)s->dim, s->dim, k, p->threads);
     if (!rc)
-        rc = range_bins_create(bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
-    return rc ? rc : range_cpu_create(sums, *bins, p->law, p->lanes_most, together_of(s), p->threads);
+        rc = range_bins_create(bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads,
+                               p->asker);
+    return rc ? rc : range_cpu_create(sums, *bins, p->law, p->lanes_most, together_of(s), p->threads, p->asker);
 }
 
 static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s, size_t samples, const float *k)
@@ -94,6 +97,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
         return err_no_memory("a plan");
     p->shape = s;
     p->threads = dev->threads;
+    p->asker = dev_asker(dev);
     size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
     p->lanes_most = range_cpu_lanes(s->batch);
     while (p->lanes_most > 1 && cells * (size_t)p->lanes_most * sizeof(struct c32) > group_bytes_most)
@@ -105,7 +109,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     if (!rc)
         rc = sums_create(p, samples, k, &p->bins, &p->sums);
     if (!rc)
-        rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads);
+        rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads, p->asker);
     if (!rc)
         *state = p;
     else
@@ -126,13 +130,19 @@ static void cpu_describe(const void *state, struct nufft_info *info)
 }
 
 /* Weights in the order of the bins: *out, the caller's; NULL of NULL. */
-static int weights_sort(const struct range_bins *bins, const float *weights, float **out)
+static int weights_sort(const struct cpu_plan *p, const struct range_bins *bins, const float *weights, float **out)
 {
+    enum { PIECE = 1 << 16, COST = 10 };
     float *sorted = weights ? malloc((bins->count + 1) * sizeof *sorted) : NULL;
     if (weights && !sorted)
         return err_no_memory("%zu weights", bins->count);
-    for (size_t i = 0; i < bins->count && weights; i++)
-        sorted[i] = weights[bins->point[i].source];
+    for (size_t from = 0; from < bins->count && weights && !asker_stopped(p->asker, PIECE * COST); from += PIECE)
+        for (size_t i = from; i < bins->count && i < from + PIECE; i++)
+            sorted[i] = weights[bins->point[i].source];
+    if (asker_rc(p->asker) != 0) {
+        free(sorted);
+        return asker_rc(p->asker);
+    }
     *out = sorted;
     return 0;
 }
@@ -141,7 +151,7 @@ static int cpu_set_weights(void *state, const float *weights)
 {
     struct cpu_plan *p = state;
     float *sorted = NULL;
-    int rc = weights_sort(p->bins, weights, &sorted);
+    int rc = weights_sort(p, p->bins, weights, &sorted);
     if (rc)
         return rc;
     free(p->weight);
@@ -154,28 +164,29 @@ static int next_lanes(const struct cpu_plan *p, int left)
     return range_cpu_lanes(left < p->lanes_most ? left : p->lanes_most);
 }
 
-static void adjoint(struct cpu_plan *p, int batch, const struct c32 *data, struct c32 *image, float *squares)
+static int adjoint(struct cpu_plan *p, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     const struct nufft_shape *s = p->shape;
     size_t pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
-    for (int done = 0, lanes; done < batch; done += lanes) {
+    int rc = 0;
+    for (int done = 0, lanes; done < batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, batch - done);
-        range_cpu_scatter(p->sums, lanes, data + (size_t)done * p->bins->count, p->bins->count, p->weight,
-                          grid_cpu_values(p->grid));
-        grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
+        rc = range_cpu_scatter(p->sums, lanes, data + (size_t)done * p->bins->count, p->bins->count, p->weight,
+                               grid_cpu_values(p->grid));
+        if (rc == 0)
+            rc = grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
     }
+    return rc;
 }
 
 static int cpu_adjoint(void *state, int batch, const struct c32 *data, struct c32 *image)
 {
-    adjoint(state, batch, data, image, NULL);
-    return 0;
+    return adjoint(state, batch, data, image, NULL);
 }
 
 static int cpu_adjoint_squares(void *state, int batch, const struct c32 *data, float *squares)
 {
-    adjoint(state, batch, data, NULL, squares);
-    return 0;
+    return adjoint(state, batch, data, NULL, squares);
 }
 
 static int cpu_forward(void *state, int batch, const struct c32 *image, struct c32 *data)
@@ -183,13 +194,15 @@ static int cpu_forward(void *state, int batch, const struct c32 *image, struct c
     struct cpu_plan *p = state;
     const struct nufft_shape *s = p->shape;
     size_t pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
-    for (int done = 0, lanes; done < batch; done += lanes) {
+    int rc = 0;
+    for (int done = 0, lanes; done < batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, batch - done);
-        grid_cpu_from_image(p->grid, lanes, image + (size_t)done * pixels);
-        range_cpu_gather(p->sums, lanes, grid_cpu_values(p->grid), p->weight, data + (size_t)done * p->bins->count,
-                         p->bins->count);
+        rc = grid_cpu_from_image(p->grid, lanes, image + (size_t)done * pixels);
+        if (rc == 0)
+            rc = range_cpu_gather(p->sums, lanes, grid_cpu_values(p->grid), p->weight,
+                                  data + (size_t)done * p->bins->count, p->bins->count);
     }
-    return 0;
+    return rc;
 }
 
 static int cpu_convolve(void *state, const float *weights, float *convolved)
@@ -201,12 +214,13 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
         return err_no_memory("convolving %zu weights", count);
     for (size_t m = 0; m < count; m++)
         values[m] = (struct c32){weights[m], 0};
-    range_cpu_scatter(p->sums, 1, values, count, NULL, grid_cpu_values(p->grid));
-    range_cpu_gather(p->sums, 1, grid_cpu_values(p->grid), NULL, values, count);
-    for (size_t m = 0; m < count; m++)
+    int rc = range_cpu_scatter(p->sums, 1, values, count, NULL, grid_cpu_values(p->grid));
+    if (rc == 0)
+        rc = range_cpu_gather(p->sums, 1, grid_cpu_values(p->grid), NULL, values, count);
+    for (size_t m = 0; m < count && rc == 0; m++)
         convolved[m] = values[m].re;
     free(values);
-    return 0;
+    return rc;
 }
 
 /* ---- in parts ---- */
@@ -266,7 +280,7 @@ static int parts_fill(struct cpu_parts *parts, const size_t *first, const float 
         const size_t from = first[i];
         rc = sums_create(p, first[i + 1] - from, k + from * (size_t)p->shape->dim, &part->bins, &part->sums);
         if (!rc)
-            rc = weights_sort(part->bins, weights ? weights + from : NULL, &part->weight);
+            rc = weights_sort(p, part->bins, weights ? weights + from : NULL, &part->weight);
     }
     return rc;
 }
@@ -316,12 +330,14 @@ static int parts_add(void *of, int number, const struct c32 *data)
     const struct cpu_part *part = &parts->part[number];
     const size_t count = part->bins->count;
     size_t at = 0;
-    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+    int rc = 0;
+    for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
         lanes = next_lanes(parts->plan, parts->batch - done);
-        range_cpu_scatter_add(part->sums, lanes, data + (size_t)done * count, count, part->weight, parts->grid + at);
+        rc = range_cpu_scatter_add(part->sums, lanes, data + (size_t)done * count, count, part->weight,
+                                   parts->grid + at);
         at = grid_after(parts->plan, at, lanes);
     }
-    return 0;
+    return rc;
 }
 
 static int parts_finish(void *of, struct c32 *image, float *squares)
@@ -331,14 +347,15 @@ static int parts_finish(void *of, struct c32 *image, float *squares)
     const struct nufft_shape *s = p->shape;
     const size_t pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
     size_t at = 0;
-    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+    int rc = 0;
+    for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, parts->batch - done);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
-        grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
+        rc = grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
         grid_cpu_exchange(p->grid, own);
         at = grid_after(p, at, lanes);
     }
-    return 0;
+    return rc;
 }
 
 static const struct parts_leaf parts_leaf_cpu = {

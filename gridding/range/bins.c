@@ -51,19 +51,58 @@ static int make_tables(struct tables *t, const struct range_bins *b)
     return t->tile[0] ? 0 : ERR_NO_MEMORY;
 }
 
-/* Histogram, prefix sums, placement. histogram: [threads][bins]; each thread owns a run of the input, so the order of
- * the input is preserved (a stable sort). */
-static void sort(struct range_bins *b, const struct tables *t, const float *k, int threads, size_t *histogram,
-                 uint32_t *key)
+enum {
+    PIECE = 1 << 14, /* points between two questions to the asker */
+    POINT_COST = 20  /* ns */
+};
+
+static size_t piece_end(size_t from, size_t to)
 {
-    size_t dim = (size_t)b->dim;
+    return to - from < PIECE ? to : from + PIECE;
+}
+
+/* Count the bins of points [from, to). */
+static void points_count(const struct range_bins *b, const struct tables *t, const float *k, size_t from, size_t to,
+                         size_t *own, uint32_t *key, struct asker *asker)
+{
+    const size_t dim = (size_t)b->dim;
+    for (size_t until; from < to && !asker_stopped(asker, PIECE * POINT_COST); from = until) {
+        until = piece_end(from, to);
+        for (size_t i = from; i < until; i++)
+            own[key[i] = key_of(b, t, k + i * dim)]++;
+    }
+}
+
+/* Put them in their places. */
+static void points_place(struct range_bins *b, const struct tables *t, const float *k, size_t from, size_t to,
+                         size_t *own, const uint32_t *key, struct asker *asker)
+{
+    const size_t dim = (size_t)b->dim;
+    for (size_t until; from < to && !asker_stopped(asker, PIECE * POINT_COST); from = until) {
+        until = piece_end(from, to);
+        for (size_t i = from; i < until; i++) {
+            struct range_point point = {.source = (uint32_t)i};
+            for (size_t d = 0; d < dim; d++) {
+                struct place p = place_of(b, t, (int)d, k[i * dim + d]);
+                point.cell[d] = (uint16_t)p.cell;
+                point.fraction[d] = p.fraction;
+            }
+            b->point[own[key[i]]++] = point;
+        }
+    }
+}
+
+/* Histogram, prefix sums, placement. histogram: [threads][bins]; each thread owns a run of the input, so the order of
+ * the input is preserved (a stable sort). Where the asker stops the counting, nothing is placed. */
+static int sort(struct range_bins *b, const struct tables *t, const float *k, int threads, size_t *histogram,
+                uint32_t *key, struct asker *asker)
+{
 #pragma omp parallel num_threads(threads)
     {
         int team = omp_get_num_threads(), self = omp_get_thread_num();
         size_t *own = histogram + (size_t)self * b->bins;
         size_t from = b->count * (size_t)self / (size_t)team, to = b->count * ((size_t)self + 1) / (size_t)team;
-        for (size_t i = from; i < to; i++)
-            own[key[i] = key_of(b, t, k + i * dim)]++;
+        points_count(b, t, k, from, to, own, key, asker);
 #pragma omp barrier
 #pragma omp single
         {
@@ -81,20 +120,13 @@ static void sort(struct range_bins *b, const struct tables *t, const float *k, i
             }
             b->offset[b->bins] = next;
         }
-        for (size_t i = from; i < to; i++) {
-            struct range_point point = {.source = (uint32_t)i};
-            for (size_t d = 0; d < dim; d++) {
-                struct place p = place_of(b, t, (int)d, k[i * dim + d]);
-                point.cell[d] = (uint16_t)p.cell;
-                point.fraction[d] = p.fraction;
-            }
-            b->point[own[key[i]]++] = point;
-        }
+        points_place(b, t, k, from, to, own, key, asker);
     }
+    return asker_rc(asker);
 }
 
 int range_bins_create(struct range_bins **out, int dim, const int grid[3], int width, const int tile[3], size_t count,
-                      const float *k, int threads)
+                      const float *k, int threads, struct asker *asker)
 {
     struct range_bins *b = calloc(1, sizeof *b);
     if (!b)
@@ -114,13 +146,14 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
     uint32_t *key = malloc((count + 1) * sizeof *key);
     b->offset = malloc((b->bins + 1) * sizeof *b->offset);
     b->point = malloc((count + 1) * sizeof *b->point);
-    if (rc || !histogram || !key || !b->offset || !b->point) {
+    if (rc || !histogram || !key || !b->offset || !b->point)
         rc = err_no_memory_bytes(count * sizeof *b->point, "binning %zu samples", count);
-        range_bins_free(b);
-    } else {
-        sort(b, &tables, k, threads, histogram, key);
+    else
+        rc = sort(b, &tables, k, threads, histogram, key, asker);
+    if (!rc)
         *out = b;
-    }
+    else
+        range_bins_free(b);
     free(tables.tile[0]);
     free(histogram);
     free(key);

@@ -49,11 +49,12 @@ static int overflow_create(struct range_overflow **out, const struct overflow_sh
     o->lanes = range_cpu_lanes(s->lanes);
     int rc = range_kernel_create(&o->law, s->width, s->beta, s->radial, s->error);
     if (!rc)
-        rc = range_bins_create(&o->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : flat, count, k, s->threads);
+        rc = range_bins_create(&o->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : flat, count, k, s->threads,
+                               NULL);
     if (!rc)
         rc = range_rows_create(&o->rows, o->bins);
     if (!rc)
-        rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, RANGE_TOGETHER, s->threads);
+        rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, RANGE_TOGETHER, s->threads, NULL);
     if (!rc)
         rc = take_order(o);
     if (!rc)

@@ -11,6 +11,7 @@
 #ifndef MRIRECON_RANGE_H
 #define MRIRECON_RANGE_H
 
+#include "gridding/base/ask.h"
 #include "gridding/range/rows.h"
 
 #ifdef __cplusplus
@@ -38,9 +39,10 @@ struct range_bins {
 };
 
 /* Bin k[count][dim] (turns: periodic with period 1; finite) in a box of grid[d] cells for a kernel of `width` cells, in
- * bins of about `tile` cells per axis (never smaller than width). Fails with ERR_NO_MEMORY. */
+ * bins of about `tile` cells per axis (never smaller than width). Fails with ERR_NO_MEMORY, and as the asker (which
+ * may be NULL) was told. */
 int range_bins_create(struct range_bins **out, int dim, const int grid[3], int width, const int tile[3], size_t count,
-                      const float *k, int threads);
+                      const float *k, int threads, struct asker *asker);
 void range_bins_free(struct range_bins *bins);
 
 /* The first cell of bin t of an axis. */
@@ -66,9 +68,10 @@ enum { RANGE_TOGETHER = 1024 }; /* `together` if a relative error of 6e-6 is acc
 
 /* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes`
  * transforms at a time. Scatter sums at most `together` points before the sum is added to others: the error of float32
- * sums whose roundings all have the same sign is in proportion to this. Fails with ERR_NO_MEMORY. */
+ * sums whose roundings all have the same sign is in proportion to this. Sums fail as the asker (which may be NULL, and
+ * else outlives them) was told. Fails with ERR_NO_MEMORY. */
 int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
-                     size_t together, int threads);
+                     size_t together, int threads, struct asker *asker);
 void range_cpu_free(struct range_cpu *sums);
 size_t range_cpu_bytes(const struct range_cpu *sums);
 
@@ -77,24 +80,24 @@ int range_cpu_lanes(int wanted);
 
 /* grid[z][y][x][lanes] = sum over points of kernel * weight * value; values[lane * stride + source]; weight[] in the
  * order of bins->point, or NULL. The grid is overwritten. `lanes` is 1, 4, 8 or 16. */
-void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
-                       struct c32 *grid);
+int range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                      struct c32 *grid);
 
 /* The same, added to what the grid has. */
-void range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
-                           const float *weight, struct c32 *grid);
+int range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
+                          const float *weight, struct c32 *grid);
 
 /* The rows that the kernels of binned points reach. Fails with ERR_NO_MEMORY. */
 int range_rows_create(struct range_rows **out, const struct range_bins *bins);
 void range_rows_free(struct range_rows *rows);
 
 /* As range_cpu_scatter(), into packed[rows->cells][lanes]: the sums of the cells of rows->row, row after row. */
-void range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
-                            size_t stride, const float *weight, struct c32 *packed);
+int range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
+                           size_t stride, const float *weight, struct c32 *packed);
 
 /* values[lane * stride + source] = weight * sum over cells of kernel * grid[z][y][x][lanes]: the transpose. */
-void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight,
-                      struct c32 *values, size_t stride);
+int range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight, struct c32 *values,
+                     size_t stride);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256 };
+enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256, GATHERED = 4096 /* points at a time */ };
 
 struct part {
     uint32_t bin;
@@ -35,7 +35,12 @@ struct range_cpu {
     float *tiles;       /* [threads + parts + threads][tile_floats]: of threads, of parts, and .. */
     float *sums;        /* .. [threads]: sums of at most `together` points, or NULL: no bin has more */
     size_t together;
+    struct asker *asker;
 };
+
+/* Approximate costs, in ns, of a point's kernel in one lane, of a cell of a tile, and of 4096 floats that are cleared.
+ */
+enum { COST_POINT = 16, COST_CELL = 1, COST_CLEARED = 1000 };
 
 int range_cpu_lanes(int wanted)
 {
@@ -117,7 +122,7 @@ static int row_floats(const struct range_cpu *s, int lanes)
 }
 
 int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
-                     size_t together, int threads)
+                     size_t together, int threads, struct asker *asker)
 {
     struct range_cpu *s = calloc(1, sizeof *s);
     if (!s)
@@ -126,6 +131,7 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
     s->law = law;
     s->leaf = best_leaf();
     s->threads = threads;
+    s->asker = asker;
     for (int d = 0; d < 3; d++)
         s->extent[d] = d < bins->dim ? bins->most_cells[d] + law->width - 1 : 1;
     s->tile_floats = (size_t)row_floats(s, lanes) * (size_t)s->extent[1] * (size_t)s->extent[2] + LAW_LANES;
@@ -257,6 +263,13 @@ static void move_tile(float *restrict from, float *restrict to, size_t floats)
     }
 }
 
+/* Whether to stop before `count` points are summed into a tile, or from one. */
+static bool stopped(const struct range_cpu *s, const struct points_run *run, size_t count)
+{
+    const size_t cells = (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2] / 2;
+    return asker_stopped(s->asker, count * (size_t)run->lanes * COST_POINT + cells * COST_CELL);
+}
+
 /* Sum a run's points into its tile, `together` at a time: the error of a float32 sum of many points of equal sign in
  * one place grows with their number. */
 static void sum_run(const struct range_cpu *s, const struct points_run *run, const struct c32 *values, size_t stride)
@@ -274,6 +287,8 @@ static void sum_run(const struct range_cpu *s, const struct points_run *run, con
         cut.point = run->point + first;
         cut.weight = run->weight ? run->weight + first : NULL;
         cut.count = run->count - first < s->together ? run->count - first : s->together;
+        if (stopped(s, &cut, cut.count))
+            return;
         s->leaf->scatter(&cut, values, stride);
         move_tile(cut.tile.cells, run->tile.cells, floats);
     }
@@ -326,13 +341,15 @@ static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int la
         return;
     }
     struct points_run run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
+    if (stopped(s, &run, run.count <= s->together ? run.count : 0))
+        return;
     sum_run(s, &run, values, stride);
     add_tile(s, bin, &run.tile, lanes, to);
 }
 
 /* The first `cells` of the target are cleared before. */
-static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, size_t stride, const float *weight,
-                    size_t cells, const struct target *to)
+static int scatter(struct range_cpu *s, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                   size_t cells, const struct target *to)
 {
     enum { CLEARED = 4096 }; /* floats at a time */
     size_t floats = cells * 2 * (size_t)lanes, chunks = (floats + CLEARED - 1) / CLEARED;
@@ -340,8 +357,9 @@ static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, si
     {
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < chunks; i++)
-            memset((float *)to->cells + i * CLEARED, 0,
-                   (i + 1 < chunks ? CLEARED : floats - i * CLEARED) * sizeof(float));
+            if (!asker_stopped(s->asker, COST_CLEARED))
+                memset((float *)to->cells + i * CLEARED, 0,
+                       (i + 1 < chunks ? CLEARED : floats - i * CLEARED) * sizeof(float));
 #pragma omp for schedule(dynamic)
         for (size_t p = 0; p < s->parts; p++) {
             struct points_run run =
@@ -356,41 +374,50 @@ static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, si
                 scatter_bin(s, s->order[i], (size_t)omp_get_thread_num(), lanes, values, stride, weight, to);
         }
     }
+    return asker_rc(s->asker);
 }
 
-void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
-                       struct c32 *grid)
+int range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                      struct c32 *grid)
 {
     const struct range_bins *b = sums->bins;
     const struct target whole = {grid, NULL};
-    scatter(sums, lanes, values, stride, weight, (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)b->grid[2], &whole);
+    return scatter(sums, lanes, values, stride, weight, (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)b->grid[2],
+                   &whole);
 }
 
-void range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
-                           const float *weight, struct c32 *grid)
+int range_cpu_scatter_add(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride,
+                          const float *weight, struct c32 *grid)
 {
     const struct target whole = {grid, NULL};
-    scatter(sums, lanes, values, stride, weight, 0, &whole);
+    return scatter(sums, lanes, values, stride, weight, 0, &whole);
 }
 
-void range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
-                            size_t stride, const float *weight, struct c32 *packed)
+int range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
+                           size_t stride, const float *weight, struct c32 *packed)
 {
     const struct target part = {packed, rows};
-    scatter(sums, lanes, values, stride, weight, rows->cells, &part);
+    return scatter(sums, lanes, values, stride, weight, rows->cells, &part);
 }
 
 static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t first, size_t count, int lanes,
                        const struct c32 *grid, const float *weight, struct c32 *values, size_t stride)
 {
-    struct points_run run = run_of(s, lanes, thread, first, count, weight);
+    struct points_run run = run_of(s, lanes, thread, first, 0, weight);
+    if (stopped(s, &run, 0))
+        return;
     /* exchange() only reads the grid here. */
     exchange(s, bin, &run.tile, lanes, (struct c32 *)(uintptr_t)grid, false);
-    s->leaf->gather(&run, values, stride);
+    for (size_t at = 0; at < count; at += run.count) {
+        run = run_of(s, lanes, thread, first + at, count - at < GATHERED ? count - at : GATHERED, weight);
+        if (asker_stopped(s->asker, run.count * (size_t)lanes * COST_POINT))
+            return;
+        s->leaf->gather(&run, values, stride);
+    }
 }
 
-void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight,
-                      struct c32 *values, size_t stride)
+int range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight, struct c32 *values,
+                     size_t stride)
 {
     struct range_cpu *s = sums;
     const struct range_bins *b = s->bins;
@@ -411,4 +438,5 @@ void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid,
                 gather_run(s, bin, thread, b->offset[bin], points_in(b, bin), lanes, grid, weight, values, stride);
         }
     }
+    return asker_rc(s->asker);
 }

@@ -1,5 +1,6 @@
 /* sparse_cpu.c: finite differences and wavelets on the CPU. An axis of an array is [outer][n][inner] with the elements
  * of `inner` side by side: loops over those are vector instructions; threads share the rest. */
+#include "gridding/base/ask.h"
 #include "gridding/base/err.h"
 #include "gridding/sparse/sparse_element.h"
 #include "gridding/sparse/sparse_leaf.h"
@@ -24,9 +25,10 @@ static size_t product(const int *n, int from, int until)
 static int difference(struct dev *dev, const int *n, unsigned axes, const struct c32 *x, struct c32 *g)
 {
     const size_t pixels = product(n, 0, SPARSE_AXES);
+    struct asker *asker = dev_asker(dev);
     for (int d = 0; d < SPARSE_AXES; d++) {
         const size_t inner = product(n, 0, d), length = (size_t)n[d], rows = pixels / inner;
-        if (!(axes >> d & 1))
+        if (!(axes >> d & 1) || asker_stopped(asker, pixels))
             continue;
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (pixels >= PARALLEL_FROM)
         for (size_t row = 0; row < rows; row++) {
@@ -38,7 +40,7 @@ static int difference(struct dev *dev, const int *n, unsigned axes, const struct
         }
         g += pixels;
     }
-    return 0;
+    return asker_rc(asker);
 }
 
 /* x = x + a (g[r - e] - g[r]), where g of an axis' last pixel counts as 0, as do those before the first. */
@@ -46,13 +48,14 @@ static int difference_adjoint(struct dev *dev, const int *n, unsigned axes, cons
                               const struct c32 *g, struct c32 *x)
 {
     const size_t pixels = product(n, 0, SPARSE_AXES);
+    struct asker *asker = dev_asker(dev);
     if (!v)
         memset(x, 0, pixels * sizeof *x);
     else if (v != x)
         memcpy(x, v, pixels * sizeof *x);
     for (int d = 0; d < SPARSE_AXES; d++) {
         const size_t inner = product(n, 0, d), length = (size_t)n[d], rows = pixels / inner;
-        if (!(axes >> d & 1))
+        if (!(axes >> d & 1) || asker_stopped(asker, pixels))
             continue;
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (pixels >= PARALLEL_FROM)
         for (size_t row = 0; row < rows; row++) {
@@ -64,21 +67,27 @@ static int difference_adjoint(struct dev *dev, const int *n, unsigned axes, cons
         }
         g += pixels;
     }
-    return 0;
+    return asker_rc(asker);
 }
 
 static int tv_step(struct dev *dev, size_t pixels, int count, float c, const struct c32 *g, float m, struct c32 *p,
                    struct c32 *r)
 {
+    enum { PIECE = 1 << 12, COST = 20 /* ns of a pixel */ };
+    struct asker *asker = dev_asker(dev);
 #pragma omp parallel for schedule(static) num_threads(dev->threads) if (pixels >= PARALLEL_FROM)
-    for (size_t i = 0; i < pixels; i++)
-        element_tv_step(i, pixels, count, c, g, m, p, r);
-    return 0;
+    for (size_t from = 0; from < pixels; from += PIECE) {
+        const size_t most = pixels - from < PIECE ? pixels : from + PIECE;
+        const size_t end = asker_stopped(asker, PIECE * COST) ? from : most;
+        for (size_t i = from; i < end; i++)
+            element_tv_step(i, pixels, count, c, g, m, p, r);
+    }
+    return asker_rc(asker);
 }
 
 /* ---- wavelets ---- */
 
-enum { PANEL = 32, RUN = WAVELET_TAPS };
+enum { PANEL = 32, RUN = WAVELET_TAPS, COST = 4 /* ns of a coefficient, approximately */ };
 
 /* Of four runs of numbers, two weighted sums: forwards a low and a high coefficient from samples 2k to 2k + 3, back the
  * samples 2k and 2k + 1 from the coefficients k - 1 and k, in the order low, high, low, high. */
@@ -171,6 +180,7 @@ static int level_axis(struct dev *dev, const int *n, const int *m, int d, bool i
         lines *= e == d || e == 0 ? 1 : (size_t)m[e];
     }
     const size_t wide = d > 0 ? (size_t)m[0] : 1, panels = (wide + PANEL - 1) / PANEL;
+    struct asker *asker = dev_asker(dev);
     int failed = 0;
 #pragma omp parallel num_threads(dev->threads) reduction(| : failed) if (lines * wide * (size_t)m[d] >= PARALLEL_FROM)
     {
@@ -179,6 +189,8 @@ static int level_axis(struct dev *dev, const int *n, const int *m, int d, bool i
 #pragma omp for schedule(static)
         for (size_t part = 0; part < lines * panels; part++) {
             size_t line = part / panels, first = part % panels * PANEL, offset = first;
+            if (asker_stopped(asker, (size_t)m[d] * PANEL * COST))
+                continue;
             for (int e = 1; e < SPARSE_AXES; e++)
                 if (e != d) {
                     offset += line % (size_t)m[e] * stride[e];
@@ -192,7 +204,7 @@ static int level_axis(struct dev *dev, const int *n, const int *m, int d, bool i
         }
         free(panel);
     }
-    return failed ? err_no_memory("a wavelet transform") : 0;
+    return failed ? err_no_memory("a wavelet transform") : asker_rc(asker);
 }
 
 static int wavelet(struct dev *dev, const int *n, const int *levels, bool inverse, struct c32 *x)

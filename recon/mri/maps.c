@@ -88,25 +88,31 @@ static int reference_find(struct maps_work *work, size_t size)
     return 0;
 }
 
+static int ask_begun(void *work)
+{
+    return maps_tell(work, 0);
+}
+
 static int estimate(const struct maps_params *params, int threads, const struct c32 *images, struct c32 *maps,
                     double *support)
 {
     struct maps_work work = {.params = params, .threads = threads, .pixels = 1, .maps = maps};
+    const struct dev_ask ask = {&work, ask_begun};
     size_t size = 1;
     for (int d = 0; d < 3; d++) {
         work.m[d] = maps_centre(params, d);
         work.pixels *= (size_t)params->n[d];
         size *= (size_t)work.m[d];
     }
-    int rc = 0;
+    int rc = asker_create(&work.asker, &ask);
     work.centre = malloc((size_t)params->coils * size * sizeof *work.centre);
     work.reference = malloc((size_t)params->coils * sizeof *work.reference);
-    if (!work.centre || !work.reference)
+    if (rc == 0 && (!work.centre || !work.reference))
         rc = err_no_memory("the centre of k-space of %d coils", params->coils);
     if (rc == 0)
         rc = maps_tell(&work, 0);
     if (rc == 0)
-        rc = maps_analyse(threads, params->coils, params->n, work.m, images, work.centre);
+        rc = maps_analyse(&work, images, work.centre);
     if (rc == 0)
         rc = centre_scale(&work, (size_t)params->coils * size);
     if (rc == 0)
@@ -119,6 +125,7 @@ static int estimate(const struct maps_params *params, int threads, const struct 
         *support = (double)work.support / (double)work.pixels;
     free(work.reference);
     free(work.centre);
+    asker_free(work.asker);
     return rc;
 }
 

@@ -15,14 +15,29 @@ struct transform {
     int threads, coils;
     const int *n, *m; /* of images, and of the centre */
     bool back;        /* from the centre to images */
-    size_t size[3];   /* of the arrays so far */
+    struct asker *asker;
+    size_t size[3]; /* of the arrays so far */
 };
+
+enum { COST = 4 /* products in a ns, approximately */ };
 
 /* The sums over one axis: out[outer][to][inner] = sum_j matrix in[outer][j][inner]. */
 struct pass {
     size_t outer, inner, from, to;
     struct parts matrix; /* [from][to] along x, else [to][from] */
 };
+
+static struct transform transform_of(const struct maps_work *work, const int size[3], bool back)
+{
+    return (struct transform){.leaf = rows_best(),
+                              .threads = work->threads,
+                              .coils = work->params->coils,
+                              .n = work->params->n,
+                              .m = work->m,
+                              .back = back,
+                              .asker = work->asker,
+                              .size = {(size_t)size[0], (size_t)size[1], (size_t)size[2]}};
+}
 
 static void split(size_t n, const struct c32 *in, const struct parts *out)
 {
@@ -83,13 +98,15 @@ static int lines_analyse(struct transform *t, const struct c32 *images, struct p
 #pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
     for (size_t o = 0; o < (rc == 0 ? p.outer : 0); o++) {
         const size_t mine = (size_t)omp_get_thread_num() * p.from;
+        if (asker_stopped(t->asker, p.from * p.to / COST))
+            continue;
         const struct parts line = {lines.re + mine, lines.im + mine};
         split(p.from, images + o * p.from, &line);
         t->leaf->floats(&rows, line.re, line.im, p.to, parts->re + o * p.to, parts->im + o * p.to);
     }
     free(lines.re);
     free(p.matrix.re);
-    return rc;
+    return rc ? rc : asker_rc(t->asker);
 }
 
 /* x: images from `parts`, likewise. */
@@ -104,13 +121,15 @@ static int lines_synthesise(struct transform *t, const struct parts *parts, stru
 #pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
     for (size_t o = 0; o < (rc == 0 ? p.outer : 0); o++) {
         const size_t mine = (size_t)omp_get_thread_num() * p.to;
+        if (asker_stopped(t->asker, p.from * p.to / COST))
+            continue;
         const struct parts line = {lines.re + mine, lines.im + mine};
         t->leaf->floats(&rows, parts->re + o * p.from, parts->im + o * p.from, p.to, line.re, line.im);
         join(p.to, &line, images + o * p.to);
     }
     free(lines.re);
     free(p.matrix.re);
-    return rc;
+    return rc ? rc : asker_rc(t->asker);
 }
 
 /* y or z: `parts` becomes the result; its memory is released. */
@@ -124,35 +143,39 @@ static int columns(struct transform *t, int d, struct parts *parts)
 #pragma omp parallel for schedule(dynamic, 8) num_threads(t->threads)
     for (size_t o = 0; o < (rc == 0 ? p.outer * p.to : 0); o++) {
         const size_t first = o / p.to * p.from * p.inner, at = o % p.to * p.from;
+        if (asker_stopped(t->asker, p.from * p.inner / COST))
+            continue;
         const struct rows_floats rows = {p.from, p.inner, parts->re + first, parts->im + first};
         t->leaf->floats(&rows, p.matrix.re + at, p.matrix.im + at, p.inner, out.re + o * p.inner, out.im + o * p.inner);
     }
     free(p.matrix.re);
     free(parts->re);
     *parts = out;
-    return rc;
+    return rc ? rc : asker_rc(t->asker);
 }
 
 /* x first: the intermediate arrays are small. */
-int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out)
+int maps_analyse(const struct maps_work *work, const struct c32 *images, struct c32 *out)
 {
-    struct transform t = {rows_best(), threads, coils, n, m, false, {(size_t)n[0], (size_t)n[1], (size_t)n[2]}};
+    const int *n = work->params->n;
+    struct transform t = transform_of(work, n, false);
     struct parts parts = {.re = NULL};
     int rc = lines_analyse(&t, images, &parts);
     for (int d = 1; d < 3 && rc == 0; d++)
         if (n[d] > 1)
             rc = columns(&t, d, &parts);
     if (rc == 0)
-        join((size_t)coils * t.size[0] * t.size[1] * t.size[2], &parts, out);
+        join((size_t)t.coils * t.size[0] * t.size[1] * t.size[2], &parts, out);
     free(parts.re);
     return rc;
 }
 
 /* x last. */
-int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out)
+int maps_synthesise(const struct maps_work *work, const struct c32 *centre, struct c32 *out)
 {
-    struct transform t = {rows_best(), threads, coils, n, m, true, {(size_t)m[0], (size_t)m[1], (size_t)m[2]}};
-    const size_t all = (size_t)coils * t.size[0] * t.size[1] * t.size[2];
+    const int *n = work->params->n;
+    struct transform t = transform_of(work, work->m, true);
+    const size_t all = (size_t)t.coils * t.size[0] * t.size[1] * t.size[2];
     struct parts parts;
     int rc = parts_create(&parts, all) ? 0 : no_memory(&t);
     if (rc == 0)

@@ -2,6 +2,7 @@
 #ifndef MRIRECON_MAPS_INNER_H
 #define MRIRECON_MAPS_INNER_H
 
+#include "gridding/base/ask.h"
 #include "gridding/base/err.h"
 #include "recon/mri/maps.h"
 
@@ -43,6 +44,7 @@ struct maps_work {
     int m[3];               /* size of the centre of k-space; floor(m/2) is k = 0 */
     struct c32 *centre;     /* [coils][mz][my][mx]: of the images' Fourier transform */
     struct c32 *reference;  /* [coils]: the combination of coils with the most signal; its norm is 1 */
+    struct asker *asker;    /* for the transforms before the first progress */
 };
 
 /* The size of the centre of k-space along an axis, and of an ESPIRiT kernel, which must be smaller than the centre, so
@@ -73,9 +75,9 @@ static inline int maps_tell(const struct maps_work *work, double done)
 /* ---- maps_fourier.c ---- */
 
 /* out[coils][mz][my][mx] = the centre of k-space of images[coils][nz][ny][nx]; and back, onto the images' pixels.
- * Fail with ERR_NO_MEMORY. */
-int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out);
-int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out);
+ * Fail with ERR_NO_MEMORY, ERR_CANCELED. */
+int maps_analyse(const struct maps_work *work, const struct c32 *images, struct c32 *out);
+int maps_synthesise(const struct maps_work *work, const struct c32 *centre, struct c32 *out);
 
 /* ESPIRiT's operator on a pixel's coils, G(r)[c][c'] = sum over lags of value exp(2 pi i lag r / N), |lag| < width.
  * Its eigenvalues are between 0 and 1. */

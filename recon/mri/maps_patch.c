@@ -129,7 +129,7 @@ int maps_patch(struct maps_work *work)
         rc = row_create(&rows[t], &p);
     if (rc == 0) {
         window_apply(work, work->centre);
-        rc = maps_synthesise(work->threads, work->params->coils, work->params->n, work->m, work->centre, p.low);
+        rc = maps_synthesise(work, work->centre, p.low);
     }
     if (rc == 0)
         rc = maps_rows(work, 0, row_run, &p);

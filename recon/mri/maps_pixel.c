@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_MOST = 40, LANES = 8, ROWS_TOLD = 32 /* rows of pixels between two calls of progress, a thread */ };
+enum {
+    STEPS_MOST = 40,
+    LANES = 8,
+    ROWS_TOLD = 32,         /* rows of pixels between two calls of progress, a thread, at most .. */
+    PRODUCTS_TOLD = 1 << 22 /* .. and entries of their matrices */
+};
 
 /* v is accepted at this |G v - mu v|^2 / mu^2: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
 #define RESIDUAL 1e-6f
@@ -150,10 +155,16 @@ bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, 
     return true;
 }
 
+static int rows_told(const struct maps_params *p)
+{
+    const size_t row = (size_t)p->n[0] * (size_t)p->coils * (size_t)p->coils, most = PRODUCTS_TOLD / row;
+    return most < 1 ? 1 : most < ROWS_TOLD ? (int)most : ROWS_TOLD;
+}
+
 int maps_rows(struct maps_work *work, double begun, size_t (*row)(const void *of, int thread, int z, int y),
               const void *of)
 {
-    const int *n = work->params->n, count = n[1] * n[2], step = ROWS_TOLD * work->threads;
+    const int *n = work->params->n, count = n[1] * n[2], step = rows_told(work->params) * work->threads;
     size_t support = 0;
     int rc = 0;
     for (int first = 0; first < count && rc == 0; first += step) {

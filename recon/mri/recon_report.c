@@ -12,15 +12,27 @@ enum {
     MOST_ENTRIES = 32 /* limit of decisions and of warnings: a series of a thousand images must not add a thousand */
 };
 
+static int recon_ask(const struct job_listener *listener, const struct step_progress *now)
+{
+    if (listener && listener->progress && listener->progress(listener->context, now) != 0)
+        return err_set(ERR_CANCELED, "The job was canceled while it was running.");
+    return 0;
+}
+
+int recon_asked(void *of)
+{
+    const struct recon_job *job = of;
+    return recon_ask(job->listener, job->told);
+}
+
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations)
 {
-    const struct job_listener *listener = job->listener;
     const struct step_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
                                       iterations};
-    if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
-        return err_set(ERR_CANCELED, "The job was canceled while it was running.");
-    return 0;
+    if (job->told)
+        *job->told = now;
+    return recon_ask(job->listener, &now);
 }
 
 int gridder_tell(struct gridder *g, double fraction, int coils)

@@ -19,6 +19,7 @@ struct recon_job {
     const struct job_listener *listener; /* may be NULL */
     double begun;                        /* clock_seconds() */
     double done, share;                  /* progress before the running part of the table in run.c, and its share */
+    struct step_progress *told;          /* the last that was reported; NULL: it is not kept */
 
     const struct recon_input *input; /* of read(); NULL: the scan is the caller's */
     struct scan scan;                /* step "decode" */
@@ -236,6 +237,9 @@ int recon_given_check(const struct recon_job *job, const char *what);
  * `iterations` of the step's unit (0 of 0: it has none). Fails with ERR_CANCELED. */
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations);
+/* Report the same again: what the device asks during a long computation (gridding/base/ask.h); `job` as void *. Fails
+ * with ERR_CANCELED. */
+int recon_asked(void *job);
 int recon_report_create(json_t **out);
 void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to an existing value */
 void recon_report_number(struct recon_job *job, const char *name, double value);

@@ -4,6 +4,7 @@
 #include "recon/mri/recon_parts.h"
 #include "recon/mri/recon_steps.h"
 
+#include "gridding/base/ask.h"
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 
@@ -378,7 +379,14 @@ static int job_steps(struct recon_job *job)
     /* Without a GPU, using the CPU is expected: no warning. */
     if (*dev_note(job->dev))
         recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
-    return steps_run(job);
+    struct step_progress told = {.step = 0};
+    const struct dev_ask ask = {job, recon_asked};
+    job->told = &told;
+    dev_ask_set(job->dev, job->listener ? &ask : NULL);
+    rc = steps_run(job);
+    dev_ask_set(job->dev, NULL);
+    job->told = NULL;
+    return rc;
 }
 
 static int job_run(struct job_outcome *out, struct recon_job *job)

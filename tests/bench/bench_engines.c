@@ -39,8 +39,8 @@ static void by_range(struct result *r, int width, double beta, int transforms, c
         struct range_bins *bins;
         struct range_cpu *cpu;
         double start = processor();
-        must(range_bins_create(&bins, 3, grid, width, tile, SAMPLES, k, threads), "range_bins_create");
-        must(range_cpu_create(&cpu, bins, kernel, lanes, RANGE_TOGETHER, threads), "range_cpu_create");
+        must(range_bins_create(&bins, 3, grid, width, tile, SAMPLES, k, threads, NULL), "range_bins_create");
+        must(range_cpu_create(&cpu, bins, kernel, lanes, RANGE_TOGETHER, threads, NULL), "range_cpu_create");
         r->bins = fmin(r->bins, processor() - start);
         start = processor();
         for (int done = 0; done < transforms; done += lanes)

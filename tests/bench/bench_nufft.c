@@ -1,11 +1,13 @@
 /* bench_nufft: the NUFFT on one device: JSON lines, one per measurement.
  *
  *   bench_nufft [--cpu] [--cases a,b,c,d,e] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
- *               [--threads N] [--runs 11] [--no-error] [--search]
+ *               [--threads N] [--runs 11] [--no-error] [--ask] [--search]
  *
  * --search: what the choice of width, oversampling and method is worth: every one of them that keeps the tolerance is
  * tried and told, and then the fastest adjoint and forward transform, and both together, beside those of the plans that
  * are chosen for them, these and the fastest timed again in turn.
+ *
+ * --ask: the CPU asks about once per millisecond whether to go on, as in a job (gridding/base/ask.h).
  *
  * Cases: tests/bench/nufft_cases.h.
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
@@ -13,6 +15,7 @@
  * is the part of it that the device takes to bin the trajectory once it is there; both are medians of 5 after the
  * first, which create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum
  * over all samples. peak_mib is the process'. */
+#include "gridding/base/ask.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/normal.h"
 #include "gridding/nufft/nufft_leaf.h"
@@ -63,7 +66,7 @@ struct options {
     const char *cases, *tolerances;
     int width, coils, threads, runs;
     double oversampling;
-    bool error, cpu, search;
+    bool error, cpu, ask, search;
 };
 
 /* Seconds that creating plans took. */
@@ -419,6 +422,13 @@ static bool named(const char *list, const char *name)
     return false;
 }
 
+/* As a worker's progress, which reads the clock. */
+static int go_on(void *asked)
+{
+    *(double *)asked = clock_seconds();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {.cases = "a,b,c,d,e", .tolerances = "1e-3", .runs = 11, .error = true};
@@ -428,6 +438,8 @@ int main(int argc, char **argv)
             o.error = false;
         else if (strcmp(argv[i], "--cpu") == 0)
             o.cpu = true;
+        else if (strcmp(argv[i], "--ask") == 0)
+            o.ask = true;
         else if (strcmp(argv[i], "--search") == 0)
             o.search = true;
         else if (strcmp(argv[i], "--cases") == 0 && ++i)
@@ -450,7 +462,10 @@ int main(int argc, char **argv)
         }
     }
     struct dev *dev;
+    double asked = 0;
+    const struct dev_ask ask = {&asked, go_on};
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, o.threads), "dev_create");
+    dev_ask_set(dev, o.ask ? &ask : NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (named(o.cases, cases[i].id)) {
             struct bench_case c = cases[i];

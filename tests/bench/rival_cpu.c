@@ -164,12 +164,12 @@ int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count
             k[3 * i + 2] = s->z / (float)grid;
             value[i] = (struct c32){s->re * s->density, s->im * s->density};
         }
-        status = range_bins_create(&bins, 3, cells, RIVAL_WIDTH, tile, count, k, threads);
+        status = range_bins_create(&bins, 3, cells, RIVAL_WIDTH, tile, count, k, threads, NULL);
     }
     if (status == 0)
         status = range_kernel_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
     if (status == 0)
-        status = range_cpu_create(&sums, bins, law, 1, RANGE_TOGETHER, threads);
+        status = range_cpu_create(&sums, bins, law, 1, RANGE_TOGETHER, threads, NULL);
     if (status == 0)
         range_cpu_scatter(sums, 1, value, count, NULL, values);
     range_cpu_free(sums);

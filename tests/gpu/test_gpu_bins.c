@@ -146,7 +146,8 @@ static void check_cpu(const struct test_case *c, const struct nufft_info *info, 
     struct range_bins *cpu;
     bool same = true;
     size_t off = 0;
-    must(range_bins_create(&cpu, c->dim, info->grid, info->width, c->cpu_tile, c->samples, k, 1), "range_bins_create");
+    must(range_bins_create(&cpu, c->dim, info->grid, info->width, c->cpu_tile, c->samples, k, 1, NULL),
+         "range_bins_create");
     for (int d = 0; d < c->dim; d++)
         same = same && cpu->tiles[d] == bins->axis[d] && !bins->pairs[d];
     verdict_at(same, c->name, "the CPU's bins are cut alike", 0);

@@ -81,7 +81,7 @@ static void check_bins(const struct box *box, size_t count, const float *k)
     struct home *home = allocate(count, sizeof *home);
     for (int threads = 1; threads <= 5; threads += 2) {
         struct range_bins *b = NULL;
-        assert_int_equal(range_bins_create(&b, box->dim, box->grid, box->width, box->tile, count, k, threads), 0);
+        assert_int_equal(range_bins_create(&b, box->dim, box->grid, box->width, box->tile, count, k, threads, NULL), 0);
         check_counts(box, b, count);
         for (size_t i = 0; i < count; i++)
             home[i] = home_of(box, b, k + i * (size_t)box->dim, i);
@@ -157,7 +157,7 @@ static void kernels_that_begin_on_a_cell_have_fraction_0(void **state)
     static const float zero[2] = {0, 0};
     for (int width = 2; width <= 8; width++) {
         struct range_bins *b = NULL;
-        assert_int_equal(range_bins_create(&b, 2, (const int[3]){32, 32, 1}, width, tile, 1, zero, 1), 0);
+        assert_int_equal(range_bins_create(&b, 2, (const int[3]){32, 32, 1}, width, tile, 1, zero, 1, NULL), 0);
         int first = 32 - width / 2;
         for (int d = 0; d < 2; d++) {
             assert_int_equal(b->point->cell[d] + range_tile_start(b->tiles[d] - 1, b->tiles[d], 32), first);

@@ -62,9 +62,9 @@ static void rows_hold_the_whole_sum(void **state)
         struct range_kernel *law;
         struct range_cpu *sums;
         struct range_rows *rows;
-        assert_int_equal(range_bins_create(&bins, c->dim, c->grid, c->width, tile, c->count, k, 2), 0);
+        assert_int_equal(range_bins_create(&bins, c->dim, c->grid, c->width, tile, c->count, k, 2, NULL), 0);
         assert_int_equal(range_kernel_create(&law, c->width, kernel_beta(c->width, 2), false, 1e-6), 0);
-        assert_int_equal(range_cpu_create(&sums, bins, law, 4, RANGE_TOGETHER, 2), 0);
+        assert_int_equal(range_cpu_create(&sums, bins, law, 4, RANGE_TOGETHER, 2, NULL), 0);
         assert_int_equal(range_rows_create(&rows, bins), 0);
         struct c32 *values = allocate(4 * c->count, sizeof *values), *grid = allocate(4 * cells_of(c), sizeof *grid),
                    *packed = allocate(4 * rows->cells, sizeof *packed);
@@ -111,7 +111,7 @@ static void rows_of_a_cluster_are_few_and_short(void **state)
     float *k = cloud_fill(&c);
     struct range_bins *bins;
     struct range_rows *rows;
-    assert_int_equal(range_bins_create(&bins, c.dim, c.grid, c.width, tile, c.count, k, 1), 0);
+    assert_int_equal(range_bins_create(&bins, c.dim, c.grid, c.width, tile, c.count, k, 1, NULL), 0);
     assert_int_equal(range_rows_create(&rows, bins), 0);
     /* Bins of 8 or 9 cells on both sides of 0, and a halo of 3: 21 cells per axis. */
     assert_in_range(rows->count, 1, 21 * 21);

@@ -312,9 +312,9 @@ static void sums_open(struct sums *s, const struct sum_case *c, int threads)
     for (size_t i = 0; i < c->count; i++)
         s->weight[i] = (float)(0.2 + uniform_next(&seed));
     const struct box *b = &c->box;
-    assert_int_equal(range_bins_create(&s->bins, b->dim, b->grid, b->width, b->tile, c->count, s->k, threads), 0);
+    assert_int_equal(range_bins_create(&s->bins, b->dim, b->grid, b->width, b->tile, c->count, s->k, threads, NULL), 0);
     assert_int_equal(range_kernel_create(&s->law, b->width, s->beta, c->radial, 1e-7), 0);
-    assert_int_equal(range_cpu_create(&s->cpu, s->bins, s->law, c->lanes, RANGE_TOGETHER, threads), 0);
+    assert_int_equal(range_cpu_create(&s->cpu, s->bins, s->law, c->lanes, RANGE_TOGETHER, threads, NULL), 0);
     assert_true(range_cpu_bytes(s->cpu) > 0);
 }
 

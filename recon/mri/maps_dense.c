@@ -1,4 +1,4 @@
-/* ESPIRiT's projection onto the signal space, where the calibration matrix A is small along one side.
+/* ESPIRiT's projection onto the signal space, from the smaller side of the calibration matrix A.
  *
  * X is A or A^H, whichever has fewer columns ("side"). With X^H X + e I = U^H U (Cholesky, U upper triangular):
  *
@@ -129,6 +129,7 @@ static int gram_fill(const struct dense *d)
     const int *m = d->work->m, coils = d->by_places ? 1 : d->work->params->coils;
     const size_t size = (size_t)(m[0] * m[1] * m[2]);
     double *memory = malloc((size_t)d->work->threads * 8 * size * sizeof *memory);
+    const size_t cost = size * (size_t)(d->by_places ? d->work->params->coils : 1); /* ns: of products and sums */
     int differences = 1;
     for (int e = 0; e < 3; e++) {
         const int width = maps_width(d->work->params, e);
@@ -145,11 +146,11 @@ static int gram_fill(const struct dense *d)
                 b.re[part] = mine + 2 * (size_t)part * size;
                 b.im[part] = b.re[part] + size;
             }
-            if (pair / coils >= pair % coils)
+            if (pair / coils >= pair % coils && !asker_stopped(d->work->asker, cost))
                 difference_fill(d, of, (size_t)(pair / coils), (size_t)(pair % coils), &b);
         }
     free(memory);
-    return 0;
+    return asker_rc(d->work->asker);
 }
 
 /* e, from s_0^2 by power iteration from the column with the largest diagonal entry. Progress stays at 0. */

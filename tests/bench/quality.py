@@ -4,7 +4,7 @@ with each way to combine coils, and BART's methods (Debian's package bart) with 
 true image.
 
 quality.py [--bin BIN] [--scenes golden-100,..] [--methods a,b] [--bart none|all|l2,wavelet,tv] [--phantom bart|own]
-           [--runs N] [--pictures FOLDER]
+           [--device cpu|gpu|cpu,gpu] [--threads N] [--runs N] [--pictures FOLDER]
 
 Scenes are radial and golden-angle scans of 402, 100 and 50 spokes of 512 samples, 8 coils, 256 x 256. The phantom is
 BART's (`bart phantom -k -s8`: its exact k-space at the samples that `mrirecon simulate` lays out), or with
@@ -20,10 +20,13 @@ The truth is the image of the k-space within the disc |k| < 1/2 (a radial scan h
 scaled to fit the truth, NRMSE = |x - y| / |y|; SSIM (doi:10.1109/TIP.2003.819861) has Gaussian windows of 11 x 11
 pixels with a standard deviation of 1.5, K = 0.01 and 0.03 and the range of the truth. Both are given over the whole
 image and inside the object. Times are of whole processes, the least of --runs: ours from the ISMRMRD file to the image,
-BART's of each of its commands: those that make coil maps, and the reconstruction itself.
+in brackets that of the job in it, without the start of the process (and of CUDA); BART's of each of its commands: those
+that make coil maps, and the reconstruction itself. With several devices, figures are of the first one's image, and a
+line says where another's differ.
 """
 import argparse
 import itertools
+import json
 import os
 import re
 import shutil
@@ -230,24 +233,34 @@ def our_methods(binaries):
     return methods + ["adjoint coils=adaptive", "adjoint coils=sense"]
 
 
+def reconstruct(scene, options, *parameters):
+    """(times, [image of each device])"""
+    out, report, times, images = scene.path("ours.npy"), scene.path("report.json"), [], []
+    for device in options.devices:
+        command = [f"{options.bin}/mrirecon-worker", "run", "--device", device, "--threads", str(options.threads),
+                   "--in", scene.scan, "--out", out, "--report", report, *parameters]
+        took = []
+        for _ in range(options.runs):
+            whole = run(*command)
+            with open(report) as file:
+                took.append((whole, json.load(file)["seconds"]))
+        times.append(f"{min(t[0] for t in took):.2f} ({min(t[1] for t in took):.3f})")
+        images.append(np.abs(np.load(out)))
+    return times, images
+
+
 def ours(scene, options):
     for method in options.methods:
         if method in OF_SERIES:
             continue
-        out = scene.path("ours.npy")
-        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out",
-                   out, *f"method={method}".split(" ")]
-        seconds = min(run(*command) for _ in range(options.runs))
-        yield f"mrirecon {method}", seconds, np.load(out).reshape(N, N)
+        times, images = reconstruct(scene, options, *f"method={method}".split(" "))
+        yield f"mrirecon {method}", times, [image.reshape(N, N) for image in images]
 
 
 def ours_of_series(scene, options):
     for method in options.methods:
-        out = scene.path("ours.npy")
-        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out",
-                   out, f"frames={FRAMES}", *f"method={method}".split(" ")]
-        seconds = min(run(*command) for _ in range(options.runs))
-        yield f"mrirecon {method}", seconds, np.abs(np.load(out).reshape(FRAMES, N, N))
+        times, images = reconstruct(scene, options, f"frames={FRAMES}", *f"method={method}".split(" "))
+        yield f"mrirecon {method}", times, [image.reshape(FRAMES, N, N) for image in images]
 
 
 def bart_image(path):
@@ -262,10 +275,10 @@ def bart(scene, options):
     scene.write_bart()
     p = scene.path
     inverse = run("bart", "nufft", "-i", "-d", f"{N}:{N}:1", p("traj"), p("data"), p("inverse"))
-    yield "bart nufft -i, rss", inverse, bart_image(p("inverse"))
+    yield "bart nufft -i, rss", [f"{inverse:.2f}"], [bart_image(p("inverse"))]
     seconds = inverse + run("bart", "fft", "-u", "7", p("inverse"), p("cartesian"))
     seconds += run("bart", "ecalib", "-m1", "-r24", p("cartesian"), p("maps"))
-    yield "bart ecalib (the maps)", seconds, None
+    yield "bart ecalib (the maps)", [f"{seconds:.2f}"], []
     for method in options.bart:
         tried = []
         for value in LAMBDAS[method]:
@@ -275,13 +288,14 @@ def bart(scene, options):
             image = bart_image(p("pics"))
             tried.append((merit(image, scene.truth, np.full((N, N), True))[0], value, took, image))
         _, value, took, image = min(tried, key=lambda t: t[0])
-        yield f"bart pics {' '.join(PICS[method](value))}", took, image
+        yield f"bart pics {' '.join(PICS[method](value))}", [f"{took:.2f}"], [image]
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--scenes", default=",".join(SCENES + SERIES))
     parser.add_argument("--methods", default="")
     parser.add_argument("--bart", default="all")
@@ -293,6 +307,7 @@ def arguments():
     options.bart = {"all": list(PICS), "none": []}.get(options.bart) or [m for m in options.bart.split(",")
                                                                          if m in PICS]
     options.scenes = options.scenes.split(",")
+    options.devices = options.device.split(",")
     unknown = [scene for scene in options.scenes if scene not in SCENES + SERIES]
     if unknown:
         parser.error(f"no scene {unknown[0]}; there are {', '.join(SCENES + SERIES)}")
@@ -303,15 +318,23 @@ def arguments():
     return options
 
 
+def show(name, method, times, figures):
+    """A row: `figures` of each device."""
+    first = figures[0] if figures else ["", ""]
+    print(f"{name:11} {method:38} {first[0]:>14} {first[1]:>14}" + "".join(f"{time:>15}" for time in times), flush=True)
+    for others in figures[1:]:
+        if others != first:
+            print(f"{'':11} {'  on the other device':38} {others[0]:>14} {others[1]:>14}", flush=True)
+
+
 def series(name, options, folder):
     scene = Series(name, options, folder)
-    for method, seconds, images in ours_of_series(scene, options):
-        figures = scene.figures(images)
+    for method, times, images in ours_of_series(scene, options):
         if options.pictures:
             middle = FRAMES // 3
-            save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[middle],
+            save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[0][middle],
                          scene.truth[middle])
-        print(f"{name:11} {method:38} {figures[0]:>14} {figures[1]:>14} {seconds:8.2f}", flush=True)
+        show(name, method, times, [scene.figures(image) for image in images])
 
 
 def main():
@@ -319,7 +342,8 @@ def main():
     if options.pictures:
         os.makedirs(options.pictures, exist_ok=True)
     print(f"phantom {options.phantom}, {COILS} coils, {N} x {N}, SNR {SNR}")
-    print(f"{'scene':11} {'method':38} {'whole image':>14} {'in the object':>14} {'seconds':>8}")
+    print(f"{'scene':11} {'method':38} {'whole image':>14} {'in the object':>14}" +
+          "".join(f"{'s, ' + device:>15}" for device in options.devices))
     folder = tempfile.mkdtemp()
     try:
         for name in options.scenes:
@@ -328,15 +352,13 @@ def main():
                 continue
             scene = Scene(name, options, folder)
             rows = ours(scene, options)
-            for method, seconds, image in itertools.chain(rows, bart(scene, options) if options.bart else ()):
-                figures = ["", ""]
-                if image is not None:
-                    whole, part = merit(image, scene.truth,
-                                        np.full((N, N), True)), merit(image, scene.truth, scene.mask)
-                    figures = [f"{error:.3f} / {ssim:.3f}" for error, ssim in (whole, part)]
-                    if options.pictures:
-                        save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), image, scene.truth)
-                print(f"{name:11} {method:38} {figures[0]:>14} {figures[1]:>14} {seconds:8.2f}", flush=True)
+            for method, times, images in itertools.chain(rows, bart(scene, options) if options.bart else ()):
+                figures = [[f"{error:.3f} / {ssim:.3f}" for error, ssim in
+                            (merit(image, scene.truth, mask) for mask in (np.full((N, N), True), scene.mask))]
+                           for image in images]
+                if images and options.pictures:
+                    save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[0], scene.truth)
+                show(name, method, times, figures)
     finally:
         shutil.rmtree(folder)
 

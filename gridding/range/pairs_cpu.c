@@ -1,9 +1,9 @@
 /* pairs_cpu.c: sums over pairs of points, and counts of their distances, on the CPU.
  *
- * The points of a bin, BLOCK at a time, are a task of one thread: they are summed over the rows of bins within reach. A
- * row's points between two bins are one contiguous run, processed in cuts of RUN points. Rows, and bins of a row, that
- * the sphere around the block does not touch are skipped; then rows that the sphere around a point does not touch. The
- * sums of a task do not depend on its thread. */
+ * The points of a bin, PAIR_BLOCK at a time, are a task of one thread: they are summed over the rows of bins within
+ * reach. A row's points between two bins are one contiguous run, processed in cuts of PAIR_RUN points. Rows, and bins
+ * of a row, that the sphere around the block does not touch are skipped; then rows that the sphere around a point does
+ * not touch. The sums of a task do not depend on its thread. */
 #include "gridding/base/err.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 128, RUN = 1 << 14 };
-enum { ROOM_FLOATS = 3 * 2 * (RUN + BLOCK + 2 * POINTS_PADDING) }; /* buffer of a thread for shifted points */
+enum { ROOM_FLOATS = 3 * 2 * (PAIR_RUN + PAIR_BLOCK + 2 * POINTS_PADDING) }; /* buffer of a thread for shifted points */
 
 /* A box around points. */
 struct bounds {
@@ -61,7 +60,7 @@ struct block {
     struct bounds bounds;
     float *room; /* [ROOM_FLOATS], buffer for shifted points */
     struct watch_pace *pace;
-    double sums[BLOCK][PAIR_PARTS];
+    double sums[PAIR_BLOCK][PAIR_PARTS];
 };
 
 /* ---- rows ---- */
@@ -95,7 +94,8 @@ static void row_bounds(const struct points_cpu *p, int d, long bin, struct bound
 
 static double gap(double low, double high, double other_low, double other_high)
 {
-    return fmax(0, fmax(other_low - high, low - other_high));
+    const double below = other_low - high, above = low - other_high, away = below > above ? below : above;
+    return away > 0 ? away : 0;
 }
 
 /* Shifted positions along axis d of the points from `first` on: as float32, and the remainder. */
@@ -122,8 +122,8 @@ static void pair_row(struct block *b, struct row *row)
     for (int d = 0; d < to->box.dim; d++) {
         const double length = from->box.cells[d] * from->box.spacing[d], shift = moved ? b->bounds.low[d] : 0;
         if (moved) {
-            float *at = b->room + (size_t)d * (ROOM_FLOATS / 3), *rest = at + RUN + POINTS_PADDING;
-            float *own = rest + RUN + POINTS_PADDING, *own_rest = own + BLOCK + POINTS_PADDING;
+            float *at = b->room + (size_t)d * (ROOM_FLOATS / 3), *rest = at + PAIR_RUN + POINTS_PADDING;
+            float *own = rest + PAIR_RUN + POINTS_PADDING, *own_rest = own + PAIR_BLOCK + POINTS_PADDING;
             move(from, d, row->first, row->run.count, (double)row->image[d] * length - shift, at, rest);
             move(to, d, b->first, of.count, -shift, own, own_rest);
             row->run.at[d] = at;
@@ -146,7 +146,7 @@ static void pair_run(struct block *b, const struct row *whole, size_t first, siz
     const struct points_cpu *from = b->job->from;
     for (size_t cut = first, end; cut < last; cut = end) {
         struct row row = *whole;
-        end = last - cut < RUN ? last : cut + RUN;
+        end = last - cut < PAIR_RUN ? last : cut + PAIR_RUN;
         row.first = cut;
         row.run = (struct pair_run){.count = end - cut,
                                     .scale = from->scale ? from->scale + cut : NULL,
@@ -204,7 +204,7 @@ static void pair_task(struct block *b)
 
 static size_t tasks_most(size_t points)
 {
-    return points + points / BLOCK + 1;
+    return points + points / PAIR_BLOCK + 1;
 }
 
 static int make_tasks(struct pair_job *job)
@@ -215,7 +215,7 @@ static int make_tasks(struct pair_job *job)
         return err_no_memory("pairs of %zu points", to->count);
     for (size_t bin = 0; bin < to->all; bin++)
         for (uint32_t first = to->first[bin], last = to->first[bin + 1]; first < last;) {
-            const uint32_t end = last - first < BLOCK ? last : first + BLOCK;
+            const uint32_t end = last - first < PAIR_BLOCK ? last : first + PAIR_BLOCK;
             job->task[job->tasks++] = (struct task){first, end};
             first = end;
         }
@@ -247,7 +247,8 @@ static void run_tasks(const struct pair_job *job, float *room, size_t floats)
                 continue;
             b.first = job->task[t].first;
             b.last = job->task[t].last;
-            memset(b.sums, 0, sizeof b.sums);
+            if (!job->counts)
+                memset(b.sums, 0, sizeof b.sums);
             pair_task(&b);
             if (!job->counts)
                 store_sums(&b);

@@ -150,11 +150,28 @@ static void pairs(const struct pair_laws *laws, int dim, const struct pair_block
         pair_points((struct pair_loop){dim, laws->vectors, laws->scalars, run->rest[0]}, laws, of, run, sums);
 }
 
+#if VEC_LANES == 8
+/* The lanes in `bits`, in order, a byte each, for all `bits` of eight lanes. */
+#define LANE_AT(bits, i) \
+    ((bits) >> (i)&1 ? (uint64_t)(i) << 8 * __builtin_popcount((unsigned)(bits) & ((1u << (i)) - 1)) : 0)
+#define LANES_OF(bits)                                                                                                 \
+    (LANE_AT(bits, 1) | LANE_AT(bits, 2) | LANE_AT(bits, 3) | LANE_AT(bits, 4) | LANE_AT(bits, 5) | LANE_AT(bits, 6) | \
+     LANE_AT(bits, 7))
+#define LANES_OF_4(bits)  LANES_OF(bits), LANES_OF((bits) + 1), LANES_OF((bits) + 2), LANES_OF((bits) + 3)
+#define LANES_OF_16(bits) LANES_OF_4(bits), LANES_OF_4((bits) + 4), LANES_OF_4((bits) + 8), LANES_OF_4((bits) + 12)
+#define LANES_OF_64(bits) \
+    LANES_OF_16(bits), LANES_OF_16((bits) + 16), LANES_OF_16((bits) + 32), LANES_OF_16((bits) + 48)
+static const uint64_t lanes_of[256] = {LANES_OF_64(0), LANES_OF_64(64), LANES_OF_64(128), LANES_OF_64(192)};
+#endif
+
 /* The numbers of the lanes in `bits`, written from `to` on; up to VEC_LANES numbers may be overwritten. */
 INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 {
 #if VEC_LANES == 16
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32((__mmask16)bits, (__m512i)numbers));
+#elif VEC_LANES == 8
+    const __m256i order = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)&lanes_of[bits]));
+    _mm256_storeu_si256((__m256i *)to, _mm256_permutevar8x32_epi32((__m256i)numbers, order));
 #else
     int32_t lane[VEC_LANES] __attribute__((aligned(4 * VEC_LANES)));
     *(vec_int *)lane = numbers;
@@ -165,55 +182,106 @@ INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 #endif
 }
 
-/* Pairs within the table's range, listed before they are counted: table index, and points i and j. */
+/* Pairs within the table's range, listed before they are counted: table index, and points: i PAIR_RUN + j. */
 enum { LIST = 1024 };
 struct listed {
-    int pairs;
-    int32_t place[LIST + VEC_LANES], i[LIST + VEC_LANES], j[LIST + VEC_LANES];
+    int32_t place[LIST + VEC_LANES], points[LIST + VEC_LANES];
 };
 
-INLINE void count_listed(struct listed *l, const struct pair_counts *to)
+INLINE void count_listed(const struct listed *l, int pairs, const struct pair_counts *to)
 {
     const uint16_t *table = to->table;
     uint64_t *counts = to->counts;
-    for (int n = 0; n < l->pairs; n++) {
+    for (int n = 0; n < pairs; n++) {
         const unsigned interval = table[l->place[n]];
         if (__builtin_expect(interval < INTERVAL_DOUBT, 1))
             counts[interval * PAIR_COPIES + (unsigned)n % PAIR_COPIES]++;
         else if (interval == INTERVAL_DOUBT)
-            to->doubt(to->of, (size_t)l->i[n], (size_t)l->j[n]);
+            to->doubt(to->of, (size_t)(l->points[n] / PAIR_RUN), (size_t)(l->points[n] % PAIR_RUN));
     }
-    l->pairs = 0;
 }
 
-INLINE void list_pairs(const int dim, const bool rest, const struct pair_place *p, const struct pair_run *run, size_t i,
-                       size_t self, const struct pair_counts *to, struct listed *l)
+/* The points of a block that may have partners in a run: their numbers, times PAIR_RUN, and positions. */
+struct near_points {
+    int count;
+    int32_t number[PAIR_BLOCK];
+    float at[3][PAIR_BLOCK], rest[3][PAIR_BLOCK];
+};
+
+INLINE void near_points_of(const int dim, const bool rest, const struct pair_block *of, struct near_points *near)
+{
+    int count = 0;
+    for (size_t i = 0; i < of->count; i++) {
+        struct pair_place p;
+        const bool some = pair_point(dim, rest, of, i, &p);
+        for (int d = 0; d < dim; d++) {
+            near->at[d][count] = p.at[d];
+            near->rest[d][count] = p.rest[d];
+        }
+        near->number[count] = (int32_t)i * PAIR_RUN;
+        count += some;
+    }
+    near->count = count;
+}
+
+/* Points j to j + VEC_LANES of the run with all of the block's, after `pairs` that are listed; returns how many then
+ * are. itself: the run contains the block. */
+INLINE int list_pairs(const int dim, const bool rest, const bool itself, const struct near_points *near,
+                      const struct pair_run *run, size_t j, size_t self, const struct pair_counts *to, struct listed *l,
+                      int pairs)
 {
     const struct interval_octaves octaves = to->octaves;
-    for (size_t j = 0; j < run->count; j += VEC_LANES) {
-        vec away[3];
-        const vec r2 = pair_squares(dim, rest, p, run, j, away);
-        const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
-        const unsigned bits = mask_bits(pair_lanes(run, self, j) & (r2 < splat(octaves.limit)));
-        pack(l->place + l->pairs, place & (splat_int(0) < place), bits);
-        pack(l->j + l->pairs, lane_numbers() + splat_int((int32_t)j), bits);
-        store((float *)(l->i + l->pairs), (vec)splat_int((int32_t)i));
-        l->pairs += __builtin_popcount(bits);
-        if (l->pairs >= LIST)
-            count_listed(l, to);
+    const vec_int there = pair_lanes(run, SIZE_MAX, j), numbers = lane_numbers() + splat_int((int32_t)j);
+    vec at[3], left[3];
+    for (int d = 0; d < dim; d++) {
+        at[d] = load(run->at[d] + j);
+        left[d] = rest ? load(run->rest[d] + j) : splat(0);
     }
+    for (int i = 0; i < near->count; i++) {
+        vec r2 = splat(0);
+        for (int d = 0; d < dim; d++) {
+            vec away = at[d] - splat(near->at[d][i]);
+            if (rest)
+                away += left[d] - splat(near->rest[d][i]);
+            r2 += away * away;
+        }
+        const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
+        vec_int near_lanes = there & (r2 < splat(octaves.limit));
+        if (itself)
+            near_lanes &= numbers != splat_int((int32_t)self + near->number[i] / PAIR_RUN);
+        const unsigned bits = mask_bits(near_lanes);
+        pack(l->place + pairs, place & (splat_int(0) < place), bits);
+        pack(l->points + pairs, numbers + splat_int(near->number[i]), bits);
+        pairs += __builtin_popcount(bits);
+        if (pairs >= LIST) {
+            count_listed(l, pairs, to);
+            pairs = 0;
+        }
+    }
+    return pairs;
+}
+
+/* Vectors of the run are the outer loop: of many short runs, an inner one would end at a branch that is not predicted.
+ */
+INLINE void count_run(const int dim, const bool rest, const bool itself, const struct near_points *near,
+                      const struct pair_run *run, size_t self, const struct pair_counts *to)
+{
+    struct listed l;
+    int pairs = 0;
+    for (size_t j = 0; j < run->count; j += VEC_LANES)
+        pairs = list_pairs(dim, rest, itself, near, run, j, self, to, &l, pairs);
+    count_listed(&l, pairs, to);
 }
 
 INLINE void count_block(const int dim, const bool rest, const struct pair_block *of, const struct pair_run *run,
                         const struct pair_counts *to)
 {
-    struct listed l;
-    struct pair_place p;
-    l.pairs = 0;
-    for (size_t i = 0; i < of->count; i++)
-        if (pair_point(dim, rest, of, i, &p))
-            list_pairs(dim, rest, &p, run, i, of->self + i, to, &l);
-    count_listed(&l, to);
+    struct near_points near;
+    near_points_of(dim, rest, of, &near);
+    if (of->self < run->count || of->self > SIZE_MAX - PAIR_BLOCK)
+        count_run(dim, rest, true, &near, run, of->self, to);
+    else
+        count_run(dim, rest, false, &near, run, of->self, to);
 }
 
 static void count(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to)

@@ -35,6 +35,9 @@ struct pencil_law {
     double spacing[3];
 };
 
+/* The most points of a block, and of a run, over whose pairs loops go. */
+enum { PAIR_BLOCK = 128, PAIR_RUN = 1 << 14 };
+
 /* Points 0 to count of a run, padded. A position is at + rest, rest being the rounding error of float32; rest[0] NULL:
  * 0. */
 struct pair_run {

@@ -1,6 +1,7 @@
 /* Sums over pairs of points on the CPU (gridding/range/sums.h): pairs_cases.h; and the tables that map a distance to
  * its interval. */
 #include "gridding/range/intervals.h"
+#include "gridding/range/pencils.h"
 #include "tests/unit/pairs_cases.h"
 
 /* ---- tables of intervals ---- */
@@ -64,6 +65,92 @@ static void interval_tables_are_correct_and_leave_few_doubtful(void **state)
         }
 }
 
+/* ---- a block of points and a run ---- */
+
+enum { PADDED = PAIR_RUN + PAIR_BLOCK + PENCIL_LANES };
+
+/* Counts of squared distances below 1 and up to 2, and the pairs up to 4, which are in doubt: their number, and the sum
+ * of their points' numbers. */
+struct met {
+    uint64_t counts[2 * PAIR_COPIES], doubts, points;
+};
+
+static void note_doubt(void *of, size_t i, size_t j)
+{
+    struct met *m = of;
+    m->doubts++;
+    m->points += 1000003 * i + j;
+}
+
+static float lattice[3][PADDED]; /* eighths, whose distances float32 holds */
+
+/* Point i of the block is point self + i of the run, which begins at point `begin` of the lattice. */
+static struct met met_by(const struct pencils_leaf *leaf, size_t begin, size_t count, size_t self, size_t block)
+{
+    static const uint16_t table[] = {0, 1, INTERVAL_DOUBT, INTERVAL_FAR};
+    struct met m = {0};
+    const struct pair_run run = {.at = {lattice[0] + begin, lattice[1] + begin, lattice[2] + begin}, .count = count};
+    const float *at[3];
+    for (int d = 0; d < 3; d++)
+        at[d] = lattice[d] + (self == SIZE_MAX / 2 ? 0 : begin + self);
+    const struct pair_block of = {.at = {at[0], at[1], at[2]}, .count = block, .self = self, .reach2 = 1e3};
+    const struct pair_counts to = {{23, 126, 4, 8}, table, m.counts, note_doubt, &m};
+    leaf->count(3, &of, &run, &to);
+    for (int c = 1; c < PAIR_COPIES; c++)
+        for (int interval = 0; interval < 2; interval++)
+            m.counts[interval * PAIR_COPIES] += m.counts[interval * PAIR_COPIES + c];
+    return m;
+}
+
+static struct met met_plainly(size_t begin, size_t count, size_t self, size_t block)
+{
+    struct met m = {0};
+    for (size_t i = 0; i < block; i++)
+        for (size_t j = 0; j < count; j++) {
+            const size_t place = self == SIZE_MAX / 2 ? i : begin + self + i;
+            float r2 = 0;
+            for (int d = 0; d < 3; d++)
+                r2 += powf(lattice[d][begin + j] - lattice[d][place], 2);
+            if (self + i == j)
+                continue;
+            m.counts[0] += r2 < 1;
+            m.counts[PAIR_COPIES] += r2 >= 1 && r2 < 2;
+            if (r2 >= 2 && r2 < 4)
+                note_doubt(&m, i, j);
+        }
+    return m;
+}
+
+/* Runs shorter and longer than vectors, up to the longest; the block lies in the run, across its ends, or apart. */
+static void every_instruction_set_counts_all_pairs_of_a_run(void **state)
+{
+    (void)state;
+    static const size_t runs[] = {1, 3, 4, 5, 8, 9, 15, 16, 17, 33, 300, PAIR_RUN};
+    const struct pencils_leaf *leaves[3] = {&pencils_leaf_sse2};
+    int count = 1;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        leaves[count++] = &pencils_leaf_avx2;
+    if (pencils_best() == &pencils_leaf_avx512)
+        leaves[count++] = &pencils_leaf_avx512;
+    for (size_t i = 0; i < PADDED; i++)
+        for (int d = 0; d < 3; d++)
+            lattice[d][i] = floorf((float)(24 * uniform(3 * i + (size_t)d))) / 8;
+    for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        const size_t selves[] = {SIZE_MAX / 2, 0, runs[r] - 1, runs[r] / 2, (size_t)-2, (size_t)-100};
+        for (size_t s = 0; s < sizeof selves / sizeof *selves; s++)
+            for (size_t block = 1; block <= PAIR_BLOCK; block = block < 5 ? block + 2 : block + 123) {
+                const struct met wanted = met_plainly(PAIR_BLOCK, runs[r], selves[s], block);
+                for (int l = 0; l < count; l++) {
+                    const struct met m = met_by(leaves[l], PAIR_BLOCK, runs[r], selves[s], block);
+                    if (m.counts[0] != wanted.counts[0] || m.counts[PAIR_COPIES] != wanted.counts[PAIR_COPIES] ||
+                        m.doubts != wanted.doubts || m.points != wanted.points)
+                        fail_msg("instruction set %d, run of %zu, block of %zu at %zd", l, runs[r], block,
+                                 (ssize_t)selves[s]);
+                }
+            }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -72,6 +159,7 @@ int main(void)
         cmocka_unit_test(doubles_keep_their_digits),
         cmocka_unit_test(one_pass_equals_two),
         cmocka_unit_test(interval_tables_are_correct_and_leave_few_doubtful),
+        cmocka_unit_test(every_instruction_set_counts_all_pairs_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

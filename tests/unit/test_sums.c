@@ -169,6 +169,12 @@ static void make(const struct pencils_leaf *leaf, const struct range_law *law, s
     /* Distances below 1, up to 2, up to 4 and up to 8. */
     const struct pair_counts to = {{23, 126, 4, 8}, table, made->counts, count_doubt, &made->doubts};
     leaf->count(3, &of, &run, &to);
+    /* Which copy of a count a pair is added to follows from the order of pairs, which differs. */
+    for (int interval = 0; interval < 2; interval++)
+        for (int c = 1; c < PAIR_COPIES; c++) {
+            made->counts[interval * PAIR_COPIES] += made->counts[interval * PAIR_COPIES + c];
+            made->counts[interval * PAIR_COPIES + c] = 0;
+        }
 }
 
 static void every_instruction_set_gives_the_same_sums(void **state)
@@ -185,7 +191,7 @@ static void every_instruction_set_gives_the_same_sums(void **state)
     for (size_t l = 0; l < sizeof laws / sizeof *laws; l++) {
         const struct range_law law = law_of(laws[l]);
         make(leaves[0], &law, &first);
-        assert_true(first.gathered > 0 && first.counts[0] + first.counts[1] > 0 && first.doubts > 0);
+        assert_true(first.gathered > 0 && first.counts[0] > 0 && first.counts[PAIR_COPIES] > 0 && first.doubts > 0);
         for (int i = 1; i < count; i++) {
             make(leaves[i], &law, &other);
             for (size_t n = 0; n < sizeof first.grid / sizeof *first.grid; n++)

@@ -10,7 +10,8 @@
  *              of a running job (not of a prepared one); iterations 0: the step has none. At most ten a second, none
  *              equal to the one before
  *     shown    {id, bytes}
- *              the first `bytes` of the live file are complete images; of a running or a prepared job
+ *              the first `bytes` of the live file are images, the last of which may not be whole yet, and will not
+ *              change; of a running or a prepared job
  *     done     {id, report: {...}}
  *              all results are written, and the worker has closed them; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
@@ -29,8 +30,8 @@
  *              those of other formats that the sender waits for, which stay empty if the result cannot be converted.
  *              room: bytes that all results may take together (struct job_room, recon/kind_run.h). With `checkpoint`,
  *              the job's checkpoint as an earlier attempt left it. With `live`, a file to which the worker appends each
- *              image of the default result as it is completed, as messages of an MRD stream; its first `live` bytes
- *              were reported before (daemon/queue/live.h)
+ *              image of the default result as it is completed, large ones in pieces, as messages of an MRD stream; its
+ *              first `live` bytes were reported before (daemon/queue/live.h)
  *     prepare  {id, kind, parameters, files, arriving: bool, live?: bytes} + fds [input; the live file]
  *              a hint, not answered: this job may be next. Its input is read while another job runs, or none. A second
  *              hint replaces the first. arriving: the input is still being written, and complete when the job begins.

@@ -35,14 +35,21 @@ struct job_room {
     uint64_t free;       /* free at present: more fails with ERR_SPOOL_FULL; 0: any */
 };
 
-/* Receives the parts of a job's default result as they are completed, for example the images of a series, if its form
- * can be sent in parts. */
+/* The parts of a job's default result, for example the images of a series, if its form can be sent in parts. */
+struct job_parts {
+    size_t bytes; /* of each part */
+    /* A part's bytes from `at` on, as many as lie together (*count), which stay there until the next call; NULL: they
+     * cannot be sent. */
+    const void *(*piece)(void *of, size_t part, size_t at, size_t *count);
+    void *of;
+};
+
+/* Receives them as they are completed. */
 struct job_show {
     void *context;
-    /* Parts 0 .. count - 1 of `of` are complete and will not change; write() appends one to a file, as `bytes` bytes.
-     * Called in the running thread, with a growing count. */
-    void (*show)(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                 const void *of);
+    /* Parts 0 .. count - 1 and the first `more` bytes of part `count` will not change. Called in the running thread;
+     * they never become fewer, unless the computation began anew. */
+    void (*show)(void *context, const struct job_parts *parts, size_t count, size_t more);
 };
 
 struct job_request {

@@ -3,8 +3,20 @@
 #include "gridding/base/err.h"
 #include "recon/scan/mrd_message.h"
 
-#include <stdbool.h>
 #include <unistd.h>
+
+bool live_image_next(int file, int64_t at, int64_t end, int64_t *next)
+{
+    uint8_t head[MRD_NUMBER_BYTES + MRD_IMAGE_BYTES + 8];
+    if (end - at < (int64_t)sizeof head || pread(file, head, sizeof head, at) != sizeof head ||
+        mrd_u16(head) != MRD_IMAGE)
+        return false;
+    const uint64_t body = mrd_image_bytes(head + MRD_NUMBER_BYTES);
+    if (body > (uint64_t)(end - at) - sizeof head)
+        return false;
+    *next = at + (int64_t)sizeof head + (int64_t)body;
+    return true;
+}
 
 /* The offset of the first image in a file that is an MRD stream: after the scan's header, if it has one. */
 static int64_t images_start(int file)

@@ -72,16 +72,11 @@ static bool text_queue(struct images *of, char *text)
 /* Begin the part of the image at *at of a file of `end` bytes, and advance *at. false: there is no complete image. */
 static bool image_begin(struct images *of, int file, int64_t *at, int64_t end)
 {
-    uint8_t head[MRD_NUMBER_BYTES + MRD_IMAGE_BYTES + 8];
-    if (end - *at < (int64_t)sizeof head || pread(file, head, sizeof head, *at) != sizeof head ||
-        mrd_u16(head) != MRD_IMAGE)
-        return false;
-    const uint64_t body = mrd_image_bytes(head + MRD_NUMBER_BYTES);
-    if (body > (uint64_t)(end - *at) - sizeof head)
+    if (!live_image_next(file, *at, end, &of->to))
         return false;
     of->file = file;
     of->from = *at;
-    of->to = *at = *at + (int64_t)sizeof head + (int64_t)body;
+    *at = of->to;
     of->after_told = 0;
     char *text = NULL;
     if (asprintf(&text, "Content-Type: application/x-ismrmrd\r\nContent-Length: %lld\r\n\r\n",

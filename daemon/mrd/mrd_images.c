@@ -49,6 +49,14 @@ bool mrd_images_flush(struct mrd_images *images, const struct mrd_line *line)
     return mrd_send_part(line, images->file, &images->sent, shown);
 }
 
+bool mrd_images_within(struct mrd_images *images)
+{
+    while (images->whole < images->sent)
+        if (!live_image_next(images->file, images->whole, images->sent, &images->whole))
+            return true;
+    return false;
+}
+
 int mrd_images_finish(struct mrd_images *images, const struct mrd_line *line, int file, int64_t bytes, bool *sent)
 {
     int64_t at = 0;

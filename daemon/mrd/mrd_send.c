@@ -68,6 +68,12 @@ bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t e
     return taken;
 }
 
+void mrd_reset(const struct mrd_line *line)
+{
+    const struct linger none = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(line->socket, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
+
 void mrd_linger(const struct mrd_line *line, double seconds)
 {
     char unread[1 << 14];

@@ -24,6 +24,9 @@ bool mrd_send_close(const struct mrd_line *line);
 bool mrd_send_some(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t end);
 
+/* Have the connection reset when its socket is closed, and what was not sent yet dropped. */
+void mrd_reset(const struct mrd_line *line);
+
 /* Shut down sending, and read the client's remaining bytes for a moment: if a socket is closed with unread bytes, the
  * kernel resets the connection, and the client may lose the last messages. */
 void mrd_linger(const struct mrd_line *line, double seconds);

@@ -10,6 +10,8 @@
 #include "daemon/wire.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,6 +216,14 @@ static int input_wait(const struct arrival *arrival)
     }
 }
 
+/* Acknowledge what has come at once. A client whose system gathers small pieces (Nagle) sends CLOSE, of two bytes, only
+ * when all before it was acknowledged, for which the kernel may wait 40 ms. It does so again after each call. */
+static void acknowledge(int socket)
+{
+    const int one = 1;
+    setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof one);
+}
+
 /* Receive until CLOSE. Fails with the stream's error, ERR_TRUNCATED (it broke off), ERR_DRAINING. */
 static int stream_receive(struct arrival *arrival)
 {
@@ -226,8 +236,10 @@ static int stream_receive(struct arrival *arrival)
             rc = broken(arrival, "the client ended the connection");
         else if (!rc && got < 0 && errno != EAGAIN && errno != EINTR)
             rc = broken(arrival, strerror(errno));
-        else if (got > 0)
+        if (!rc && got > 0) {
+            acknowledge(arrival->session->socket);
             rc = input_take(arrival, input, input + got);
+        }
     }
     free(input);
     return rc;
@@ -287,12 +299,15 @@ static int arrival_commit(struct arrival *arrival)
     const bool beside = commit.done >= 0 && arrival->images->core &&
                         thread_start(&thread, commit_run, &commit, "stores a scan of an MRD session") == 0;
     bool sends = beside;
-    struct pollfd fds[] = {{.fd = commit.done, .events = POLLIN}, {.fd = arrival->images->event, .events = POLLIN}};
     if (!beside)
         commit_run(&commit);
-    while (sends && poll(fds, 2, -1) >= 0 && !fds[0].revents) {
-        if (mrd_images_wait(arrival->images) && !mrd_images_push(arrival->images, &line))
-            sends = false;
+    while (sends) {
+        const bool waits = mrd_images_wait(arrival->images);
+        struct pollfd fds[] = {{.fd = commit.done, .events = POLLIN},
+                               {.fd = arrival->images->event, .events = POLLIN},
+                               {.fd = session->socket, .events = (short)(waits ? POLLOUT : 0)}};
+        sends = poll(fds, 3, -1) >= 0 && !fds[0].revents && !(fds[2].revents & ~POLLOUT) &&
+                (!fds[2].revents || mrd_images_push(arrival->images, &line));
     }
     if (beside)
         pthread_join(thread, NULL);
@@ -389,11 +404,19 @@ static int end_failure(const struct job *job)
     return err_restore(&failure);
 }
 
-/* A text may only follow a complete image. */
+/* A text may only follow a complete image: in the middle of one, no client may take the end for the image's. */
 static bool failure_send(struct mrd_images *images, const struct mrd_line *line, const struct err *failure)
 {
     const struct err told = *failure;
-    return mrd_images_flush(images, line) && mrd_send_failure(line, &told);
+    if (!mrd_images_flush(images, line))
+        return false;
+    if (!mrd_images_within(images))
+        return mrd_send_failure(line, &told);
+    log_line(images->core->log, LOG_LEVEL_WARNING, images->id,
+             "the MRD session is reset in the middle of an image: %s: %s", err_name(told.code), told.text);
+    images->reset = true;
+    mrd_reset(line);
+    return true;
 }
 
 /* Send the client the outcome of its job. */
@@ -449,10 +472,12 @@ void mrd_session_run(const struct mrd_session *session)
     metrics_session_began(core->metrics);
     struct mrd_images images = {.file = -1, .event = -1};
     enum metrics_session end = session_serve(session, &images, &line, id);
+    const bool reset = images.reset;
     mrd_images_end(&images);
     metrics_session_ended(core->metrics, end);
     log_line_about(core->log, LOG_LEVEL_AUDIT, &(struct log_about){*id ? id : NULL, session->client, 0},
                    "audit: client=%s peer=%s MRD session %s", session->client, session->peer,
                    metrics_session_name(end));
-    mrd_linger(&line, LINGER_SECONDS);
+    if (!reset)
+        mrd_linger(&line, LINGER_SECONDS);
 }

@@ -2,8 +2,9 @@
  * (daemon/http/routes_images.c), a file to which a worker appends them.
  *
  * A session or a submission opens an entry for its job's id, and readers may hold it longer. The scheduler
- * passes the file to the worker that has the job, and records how many bytes the worker has reported as complete.
- * Reported bytes are never overwritten: a second attempt appends after them. These files are not durable; the job's
+ * passes the file to the worker that has the job, and records how many bytes the worker has reported: whole images, and
+ * perhaps the beginning of another. Reported bytes are never overwritten: a second attempt appends after them, in the
+ * middle of an image only if that began with the same bytes. These files are not durable; the job's
  * results are, and who sends images compares those that it sent with them.
  *
  * Any thread.

@@ -194,20 +194,47 @@ int made_files_copy(const struct made_files *made, const struct result_files *fi
     return files_fill(files, outcome, made);
 }
 
-void live_file_show(void *of_job, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                    const void *of)
+/* ---- the live file ---- */
+
+/* Whether the file has the first `count` bytes of the part. */
+static bool part_begins(const struct live_file *file, const struct job_parts *parts, size_t part, size_t count)
+{
+    char there[16 << 10];
+    for (size_t at = 0, length; at < count; at += length) {
+        const char *piece = parts->piece(parts->of, part, at, &length);
+        length = length < count - at ? length : count - at;
+        length = length < sizeof there ? length : sizeof there;
+        if (!piece || pread(file->fd, there, length, (off_t)(part * parts->bytes + at)) != (ssize_t)length ||
+            memcmp(there, piece, length) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Append bytes of the part that file->bytes lies in, up to `end`. false: that is not possible. */
+static bool part_append(struct live_file *file, const struct job_parts *parts, int64_t end)
+{
+    size_t length;
+    const size_t part = (size_t)file->bytes / parts->bytes, at = (size_t)file->bytes % parts->bytes;
+    if (at > 0 && !file->own && !part_begins(file, parts, part, at))
+        return false;
+    file->own = true;
+    const void *piece = parts->piece(parts->of, part, at, &length);
+    length = (int64_t)length < end - file->bytes ? length : (size_t)(end - file->bytes);
+    const ssize_t put = piece ? pwrite(file->fd, piece, length, file->bytes) : -1;
+    file->bytes += put > 0 ? put : 0;
+    return put > 0 || (piece && put < 0 && errno == EINTR);
+}
+
+void live_file_show(void *of_job, const struct job_parts *parts, size_t count, size_t more)
 {
     struct live_file *file = of_job;
-    const int64_t before = file->bytes;
-    for (; file->shown < count && file->fd >= 0; file->shown++) {
-        const int64_t from = (int64_t)(file->shown * bytes), end = from + (int64_t)bytes;
-        if (end <= file->bytes)
-            continue;
-        if (lseek(file->fd, from, SEEK_SET) < 0 || write(of, file->shown, file->fd) != 0)
+    const int64_t before = file->bytes, end = (int64_t)(count * parts->bytes + more);
+    if (end <= before)
+        file->own = false; /* computed anew */
+    while (file->bytes < end && file->fd >= 0)
+        if (!part_append(file, parts, end))
             file->fd = -1;
-        else
-            file->bytes = end;
-    }
     if (file->bytes == before)
         return;
     json_t *message = json_pack("{s:s, s:s, s:I}", "type", "shown", "id", file->id, "bytes", (json_int_t)file->bytes);

@@ -27,14 +27,13 @@ struct live_file {
     int fd; /* the caller's; -1: no live file */
     int socket;
     const char *id;
-    size_t shown;  /* images in the file, or skipped */
     int64_t bytes; /* reported so far, also by an earlier attempt */
+    bool own;      /* the image that they end in was begun by this computation */
 };
 
 /* For struct job_show: append images, and report them to the daemon. Images that cannot be written are only in the
- * result. */
-void live_file_show(void *file, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                    const void *of);
+ * result, and so is the rest of an image that an earlier attempt began with other bytes. */
+void live_file_show(void *file, const struct job_parts *parts, size_t count, size_t more);
 
 /* Read the message's names of `count` files: ["image.h5", ...]. Fails with ERR_BAD_REQUEST. */
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds,

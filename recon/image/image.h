@@ -82,9 +82,12 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
-/* Append image `index` to `fd` as its message in a stream of format mrd, which has image_message_bytes() of the series'
- * shape. Fails as image_write(). */
-int image_write_message(const struct image_series *series, size_t index, int fd);
+/* Image `index` as its message in a stream of format mrd, which has image_message_bytes() of the series' shape: its
+ * bytes from `at` on, as many as lie together (*count). What comes before the pixels, which end the message, is put
+ * into `beginning`. NULL: the header cannot count them (ERR_LIMIT). */
+enum { IMAGE_BEGINNING = 1024 };
+const void *image_message_piece(const struct image_series *series, size_t index, size_t at,
+                                char beginning[IMAGE_BEGINNING], size_t *count);
 size_t image_message_bytes(const struct image_series *series);
 
 /* Write one slice as PNG. Fails as image_write, and with ERR_NOT_ACCEPTABLE if there is no such frame, slice or

@@ -1,5 +1,6 @@
 /* An MRD version 1 stream of images, as Gadgetron's and FIRE's clients read it: the scan's header (message 3), each
  * image (1022: header, length of its attributes, attributes, pixels), and the end (4); little-endian. */
+#include "gridding/base/err.h"
 #include "recon/image/image_head.h"
 #include "recon/image/image_leaf.h"
 
@@ -34,23 +35,44 @@ size_t image_message_bytes(const struct image_series *series)
            pixel_bytes(series);
 }
 
-int image_write_message(const struct image_series *series, size_t index, int fd)
+/* Everything before the pixels: its bytes. */
+static size_t beginning_put(const struct image_series *series, size_t index, char *to)
 {
     const uint16_t id = MESSAGE_IMAGE;
     ISMRMRD_ImageHeader head;
-    int rc = image_head_check(series);
-    if (rc != 0)
-        return rc;
+    char *at = to;
     image_head_fill(&head, series, index);
     const uint64_t attributes = head.attribute_string_len;
-    rc = image_put(fd, &id, sizeof id);
-    if (rc == 0)
-        rc = image_put(fd, &head, sizeof head);
-    if (rc == 0)
-        rc = image_put(fd, &attributes, sizeof attributes);
-    if (rc == 0)
-        rc = image_put(fd, image_attributes, attributes);
-    return rc == 0 ? image_put(fd, image_plane(series, index, 0), pixel_bytes(series)) : rc;
+    at = mempcpy(at, &id, sizeof id);
+    at = mempcpy(at, &head, sizeof head);
+    at = mempcpy(at, &attributes, sizeof attributes);
+    at = mempcpy(at, image_attributes, attributes);
+    return (size_t)(at - to);
+}
+
+const void *image_message_piece(const struct image_series *series, size_t index, size_t at,
+                                char beginning[IMAGE_BEGINNING], size_t *count)
+{
+    const size_t all = image_message_bytes(series), begins = all - pixel_bytes(series);
+    if (image_head_check(series) != 0)
+        return NULL;
+    if (at < begins) {
+        *count = beginning_put(series, index, beginning) - at;
+        return beginning + at;
+    }
+    *count = all - at;
+    return (const char *)image_plane(series, index, 0) + (at - begins);
+}
+
+static int message_put(const struct image_series *series, size_t index, int fd)
+{
+    char beginning[IMAGE_BEGINNING];
+    int rc = 0;
+    for (size_t at = 0, count; at < image_message_bytes(series) && rc == 0; at += count) {
+        const void *piece = image_message_piece(series, index, at, beginning, &count);
+        rc = piece ? image_put(fd, piece, count) : err_last()->code;
+    }
+    return rc;
 }
 
 int image_write_mrd(const struct image_series *series, int fd)
@@ -60,6 +82,6 @@ int image_write_mrd(const struct image_series *series, int fd)
     if (rc == 0 && series->xml)
         rc = header_put(series->xml, fd);
     for (size_t i = 0; i < series->count && rc == 0; i++)
-        rc = image_write_message(series, i, fd);
+        rc = message_put(series, i, fd);
     return rc == 0 ? image_put(fd, &end, sizeof end) : rc;
 }

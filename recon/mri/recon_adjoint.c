@@ -6,6 +6,9 @@
 
 #include <math.h>
 
+/* Pixels of an image that is shown in pieces: of the least, of its first piece, of the others. */
+enum { PIECES_FROM = 1 << 18, PIECE_FIRST = 1 << 16, PIECE = 1 << 20 };
+
 /* The times of the last adjoint. */
 static void times_add(struct gridder *g)
 {
@@ -37,13 +40,31 @@ static int coils_store(struct gridder *g, size_t f, int first, int count)
     return rc;
 }
 
-static int squares_store(struct gridder *g, size_t f)
+/* Pixels [from, end) of image `f`. */
+static int squares_fetch(struct gridder *g, size_t f, size_t from, size_t end)
 {
     float *to = g->job->images->data + f * g->pixels;
-    int rc = dev_download(g->job->dev, to, squares_of(g), g->pixels * sizeof *to);
-#pragma omp parallel for simd schedule(static) num_threads(recon_threads(g->job, g->pixels))
-    for (size_t i = 0; i < (rc == 0 ? g->pixels : 0); i++)
+    int rc = dev_download(g->job->dev, to + from, squares_of(g) + from, (end - from) * sizeof *to);
+    if (rc != 0)
+        return rc;
+#pragma omp parallel for simd schedule(static) num_threads(recon_threads(g->job, end - from))
+    for (size_t i = from; i < end; i++)
         to[i] = sqrtf(to[i]);
+    return 0;
+}
+
+/* A large image that somebody waits for is shown in pieces, as they leave the device; the first one is small. */
+static int squares_store(struct gridder *g, size_t f)
+{
+    const bool pieces = g->pixels > PIECES_FROM && gridder_shows(g, f);
+    int rc = 0;
+    for (size_t from = 0, end; from < g->pixels && rc == 0; from = end) {
+        const size_t most = !pieces ? g->pixels : from == 0 ? PIECE_FIRST : PIECE;
+        end = g->pixels - from < most ? g->pixels : from + most;
+        rc = squares_fetch(g, f, from, end);
+        if (rc == 0 && pieces && end < g->pixels)
+            gridder_show_pixels(g, end);
+    }
     return rc;
 }
 

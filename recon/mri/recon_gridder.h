@@ -94,6 +94,10 @@ int gridder_images(struct gridder *g, const struct frame *frame, int count, cons
 
 /* Show the images from the series' beginning on that are complete. */
 void gridder_show(struct gridder *g);
+/* Whether image `f` is the next one to show; then its first pixels can be shown before the others are there, of real
+ * images of one channel. */
+bool gridder_shows(const struct gridder *g, size_t f);
+void gridder_show_pixels(const struct gridder *g, size_t pixels);
 
 /* Image `f` by method=adjoint, into the series. */
 int adjoint_frame(struct gridder *g, size_t f);

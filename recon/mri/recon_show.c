@@ -1,17 +1,42 @@
 #include "recon/mri/recon_gridder.h"
 
-static int message_write(const void *images, size_t image, int fd)
+/* An image as it is sent. */
+struct sent {
+    const struct image_series *images;
+    char beginning[IMAGE_BEGINNING];
+};
+
+static const void *message_piece(void *of, size_t image, size_t at, size_t *count)
 {
-    return image_write_message(images, image, fd);
+    struct sent *sent = of;
+    return image_message_piece(sent->images, image, at, sent->beginning, count);
+}
+
+/* Show the first job->shown images, and `more` bytes of the next one's message. */
+static void show(const struct recon_job *job, size_t more)
+{
+    struct sent sent = {.images = job->images};
+    const struct job_parts parts = {image_message_bytes(job->images), message_piece, &sent};
+    job->request->show->show(job->request->show->context, &parts, job->shown, more);
 }
 
 void gridder_show(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    const struct job_show *show = job->request->show;
     const size_t before = job->shown;
     while (job->shown < job->frames->placed && job->made[job->shown])
         job->shown++;
-    if (show && job->shown > before && recon_wants(job, RECON_RESULT_IMAGE))
-        show->show(show->context, job->shown, image_message_bytes(job->images), message_write, job->images);
+    if (job->request->show && job->shown > before && recon_wants(job, RECON_RESULT_IMAGE))
+        show(job, 0);
+}
+
+bool gridder_shows(const struct gridder *g, size_t f)
+{
+    const struct recon_job *job = g->job;
+    return job->request->show && job->shown == f && f < job->frames->placed && recon_wants(job, RECON_RESULT_IMAGE);
+}
+
+void gridder_show_pixels(const struct gridder *g, size_t pixels)
+{
+    show(g->job, image_message_bytes(g->job->images) - (g->pixels - pixels) * sizeof(float));
 }

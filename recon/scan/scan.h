@@ -14,7 +14,7 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 8,
+    SCAN_VERSION = 9,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -24,6 +24,7 @@ enum {
 };
 #define SCAN_MAGIC    UINT64_C(0x4e4143534952524d) /* "MRRISCAN" */
 #define SCAN_ARRIVING UINT64_C(0x45564c4953524d4d) /* "MMRSILVE": not complete yet (recon/scan/scan_live.h) */
+#define SCAN_ARRIVED  UINT64_C(0x44564c4953524d4d) /* "MMRSILVD": likewise, but no readout will follow */
 
 struct scan_header {
     uint64_t magic;
@@ -48,7 +49,18 @@ struct scan_header {
      * beginning, and traj_count and data_count as many as fit into it; 0: they are in this memory. */
     uint64_t in_place;
     uint64_t streamed; /* 1: the file is an MRD stream, which may come while it is measured; else 0 */
+    /* Of a scan that arrives: scan_told(); a header that is read while it is written has another. */
+    uint64_t told;
 };
+
+static inline uint64_t scan_told(const struct scan_header *header)
+{
+    const uint64_t counts[] = {header->total_bytes, header->readouts, header->traj_count, header->data_count};
+    uint64_t told = header->magic;
+    for (int i = 0; i < 4; i++)
+        told = (told ^ counts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return told;
+}
 
 /* The trajectory element of an encoding. */
 enum scan_trajectory { SCAN_CARTESIAN, SCAN_EPI, SCAN_RADIAL, SCAN_GOLDENANGLE, SCAN_SPIRAL, SCAN_OTHER };

@@ -77,8 +77,8 @@ int scan_builder_arrive(struct scan_builder *builder, struct scan_readout *reado
 int scan_builder_put(struct scan_builder *builder, const void *bytes, size_t count);
 int scan_builder_align(struct scan_builder *builder);
 /* Update the header of the arriving scan (recon/scan/scan_live.h): the first `readouts` are complete, and end at `end`
- * (builder->data.at after the last one). */
-int scan_builder_tell(const struct scan_builder *builder, uint64_t readouts, uint64_t end);
+ * (builder->data.at after the last one); `all`: no more will come. */
+int scan_builder_tell(const struct scan_builder *builder, uint64_t readouts, uint64_t end, bool all);
 int scan_builder_close(struct scan_builder *builder, const struct scan_readout *readouts, size_t count);
 
 /* Parse an ISMRMRD header. Nothing is fetched, no entity is expanded. Fails with ERR_HEADER_INVALID (the sentence names

@@ -315,12 +315,13 @@ static void counts_set(struct scan_header *h, uint64_t readouts, uint64_t end)
     h->total_bytes = end;
 }
 
-int scan_builder_tell(const struct scan_builder *b, uint64_t readouts, uint64_t end)
+int scan_builder_tell(const struct scan_builder *b, uint64_t readouts, uint64_t end, bool all)
 {
     struct scan_header h = b->header;
     counts_set(&h, readouts, end);
-    h.magic = SCAN_ARRIVING;
+    h.magic = all ? SCAN_ARRIVED : SCAN_ARRIVING;
     h.readouts_at = h.traj_at; /* the table is written at the end */
+    h.told = scan_told(&h);
     return write_at(b->fd, &h, sizeof h, 0);
 }
 
@@ -335,6 +336,10 @@ int scan_builder_close(struct scan_builder *b, const struct scan_readout *readou
     if (!place(b, &end, count, sizeof *readouts, &h->readouts_at))
         return scan_too_large(b, end + count * sizeof *readouts);
     h->total_bytes = end;
-    int rc = write_at(b->fd, readouts, count * sizeof *readouts, h->readouts_at);
+    /* Who computes on the scan as it arrives needs no table of readouts, which takes a while to write. */
+    int rc = scan_builder_tell(b, count, b->data.at, true);
+    if (rc == 0)
+        rc = write_at(b->fd, readouts, count * sizeof *readouts, h->readouts_at);
+    h->told = scan_told(h);
     return rc == 0 ? write_at(b->fd, h, sizeof *h, 0) : rc;
 }

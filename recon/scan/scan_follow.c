@@ -48,7 +48,7 @@ static int more(struct follower *f)
     long waited = 0;
     while (f->from == f->to) {
         const size_t complete = f->count - f->within;
-        int rc = complete > f->told ? scan_builder_tell(&f->builder, complete, f->whole) : 0;
+        int rc = complete > f->told ? scan_builder_tell(&f->builder, complete, f->whole, false) : 0;
         if (rc != 0)
             return rc;
         f->told = complete;

@@ -112,8 +112,9 @@ int scan_live_look(struct scan_live *live, uint64_t most_bytes, uint64_t *readou
     *closed = false;
     if (pread(live->memory, &now, sizeof now, 0) != sizeof now)
         return scan_invalid("its header");
-    if ((now.magic != SCAN_ARRIVING && now.magic != SCAN_MAGIC) || now.readouts < live->count)
-        return 0; /* nothing yet, or a second decoder has started over */
+    const bool all = now.magic == SCAN_ARRIVED || now.magic == SCAN_MAGIC;
+    if ((!all && now.magic != SCAN_ARRIVING) || now.readouts < live->count || now.told != scan_told(&now))
+        return 0; /* nothing yet, or a second decoder has started over, or the header is being written */
     const bool first = live->header.magic == 0;
     if (!first && (now.traj_at != live->header.traj_at || now.encodings != live->header.encodings ||
                    now.encodings_at != live->header.encodings_at || now.xml_at != live->header.xml_at ||
@@ -134,7 +135,7 @@ int scan_live_look(struct scan_live *live, uint64_t most_bytes, uint64_t *readou
     while (rc == 0 && live->count < now.readouts)
         rc = readout_take(live, end);
     *readouts = live->count;
-    *closed = rc == 0 && now.magic == SCAN_MAGIC;
+    *closed = rc == 0 && all;
     return rc;
 }
 

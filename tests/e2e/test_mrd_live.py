@@ -13,18 +13,11 @@ import numpy as np
 import mrd
 import scans
 from harness import Daemon, holding, main, same, test, wait_until
+from live import image_of, newest, running, series
 
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-live-")
 QUERY = "kind=recon&output=complex&coils=none"
 FRAMES = 3
-
-
-def series(frames=FRAMES, **shape):
-    """A scan with so many repetitions."""
-    shape = {"spokes": 31, **shape}
-    scan = scans.radial(**{**shape, "spokes": shape["spokes"] * frames})
-    scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // shape["spokes"]
-    return scan
 
 
 SERIES = series()
@@ -46,25 +39,6 @@ def of_slices(daemon, scan, query):
     job = daemon.run(scan.bytes(FOLDER.name), query)
     content = daemon.get(f"/v1/jobs/{job['id']}/results/image?format=mrd").expect(200).body
     return [body[1] for number, body in mrd.of_bytes(content) if number == mrd.IMAGE]
-
-
-def newest(daemon):
-    return daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"][0]
-
-
-def running(daemon, before=None):
-    """Wait until the job after `before` was assigned to a worker."""
-    def look():
-        jobs = daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"]
-        return jobs and jobs[0]["id"] != (before or {}).get("id") and jobs[0]["state"] == "running" and jobs[0]
-    return wait_until(look, "a running job")
-
-
-def image_of(session):
-    """The next message, which must be an image: its index in the series, and its pixels."""
-    number, body = next(mrd.read_messages(session.take))
-    same(number, mrd.IMAGE, f"number of a message ({body!r})")
-    return int(body[0]["index"]), body[1]
 
 
 def check(images, truth, first=1):

@@ -3,7 +3,6 @@
 stream.
 """
 import io
-import json
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import numpy as np
 import mrd
 import scans
 from harness import Daemon, check_problem, main, same, status_of, test, wait_until
+from live import MIXED, Parts, Post, arriving, images_of
 
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-post-")
 QUERY = "kind=recon&output=complex&coils=none"
@@ -30,111 +30,12 @@ def series():
     return scan
 
 
-class Post(mrd.Session):
-    """A chunked POST /v1/jobs whose body is sent piece by piece."""
-
-    def __init__(self, daemon, query=QUERY, **headers):
-        super().__init__(address=("127.0.0.1", daemon.port))
-        lines = [f"POST /v1/jobs?{query} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked",
-                 *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
-        self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-
-    def send(self, *pieces):
-        return super().send(*(b"%x\r\n" % len(piece) + piece + b"\r\n" for piece in pieces))
-
-    def end(self):
-        """End the body; returns status, headers and body of the answer, after which the connection closes."""
-        self.socket.sendall(b"0\r\n\r\n")
-        answer = b""
-        while piece := self.socket.recv(1 << 16):
-            answer += piece
-        head, _, body = answer.partition(b"\r\n\r\n")
-        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
-        return status_of(answer), {name.lower(): value for name, value in headers.items()}, body
-
-
-class Parts:
-    """The parts of a multipart/mixed answer, as they arrive: images as (index, pixels), then the last part."""
-
-    def __init__(self, connection):
-        self.connection, self.file = connection, connection.makefile("rb")
-        first = self.file.readline()
-        assert first, "the connection was closed without an answer"
-        self.status = int(first.split()[1])
-        self.headers = self.head(self.file.readline)
-        self.rest = b""
-        if self.status == 200:
-            self.boundary = b"--" + self.headers["content-type"].partition("multipart/mixed; boundary=")[2].encode()
-            same(self.line(), self.boundary, "the first boundary")
-
-    @staticmethod
-    def head(line):
-        return dict(iter(lambda: line().decode().strip().lower().split(": ", 1), [""]))
-
-    def take(self, count):
-        while len(self.rest) < count:
-            size = int(self.file.readline(), 16)
-            assert size, f"the answer ends with {self.rest[:200]!r}"
-            self.rest += self.file.read(size)
-            same(self.file.readline(), b"\r\n", "the end of a chunk")
-        taken, self.rest = self.rest[:count], self.rest[count:]
-        return taken
-
-    def line(self):
-        found = b""
-        while not found.endswith(b"\r\n"):
-            found += self.take(1)
-        return found[:-2]
-
-    def next(self):
-        """An image, which a boundary must follow; or the last part, as JSON, which ends the answer."""
-        headers = self.head(self.line)
-        if headers["content-type"] == "application/x-ismrmrd":
-            (number, (head, pixels)), = mrd.of_bytes(self.take(int(headers["content-length"])))
-            same((number, self.line(), self.line()), (mrd.IMAGE, b"", self.boundary), "message, and what follows it")
-            return int(head["index"]), pixels
-        text = b""
-        while not text.endswith(self.boundary + b"--\r\n"):
-            text += self.take(1)
-        same((self.rest, int(self.file.readline(), 16)), (b"", 0), "what follows the last boundary")
-        return json.loads(text[:-len(self.boundary) - 4])
-
-    def close(self):
-        self.file.close()
-        self.connection.close()
-
-    def all(self):
-        """The remaining images, and the last part."""
-        found = [self.next()]
-        while isinstance(found[-1], tuple):
-            found.append(self.next())
-        return found[:-1], found[-1]
-
-
-def images_of(daemon, key, **headers):
-    """A GET of the images of the submission with this key."""
-    connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
-    lines = [f"GET /v1/streams?key={key} HTTP/1.1", "Host: localhost", "Connection: close",
-             *(f"{name}: {value}" for name, value in headers.items())]
-    connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-    return Parts(connection)
-
-
-def arriving(daemon, key):
-    """The images of a submission whose header may still be under way."""
-    def look():
-        parts = images_of(daemon, key)
-        return parts if parts.status != 404 else None
-    return wait_until(look, "the submission")
-
-
 def check(images, truth, first=1):
     same([place for place, _ in images], list(range(first, len(truth) + 1)), "places in the series")
     for place, pixels in images:
         assert np.array_equal(pixels, truth[place - 1]), f"different pixels in image {place}"
 
 
-MIXED = "multipart/mixed, application/json;q=0.5"
 
 
 def accepted(daemon, post):
@@ -164,12 +65,12 @@ def count_of(daemon):
 @test("a slow sender: the body is read while it arrives, with and without a length, with its HDF5 file's bits")
 def slow(daemon):
     truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
-    with Post(daemon) as post:
+    with Post(daemon, QUERY) as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         same(count_of(daemon), 1, "jobs while the body arrives")
         assert np.array_equal(pixels_of(daemon, accepted(daemon, post.send(*MESSAGES[12:]))), truth), "different pixels"
-    with Post(daemon, Prefer="wait=120", Accept="application/x-npy", Content_Type="text/plain") as post:
+    with Post(daemon, QUERY, Prefer="wait=120", Accept="application/x-npy", Content_Type="text/plain") as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         status, headers, body = post.send(*MESSAGES[12:]).end()
@@ -190,7 +91,7 @@ def repetitions(daemon):
     scan = series()
     truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
     messages = list(scan.messages())
-    with Post(daemon) as post:
+    with Post(daemon, QUERY) as post:
         post.send(*messages[:1 + 2 * SPOKES + 1])
         read_ahead(daemon)
         job = accepted(daemon, post.send(*messages[1 + 2 * SPOKES + 1:]))
@@ -202,7 +103,7 @@ def beside(daemon):
     scan = series()
     truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
     messages = list(scan.messages())
-    with Post(daemon, Idempotency_Key="series-1", Accept=MIXED) as post:
+    with Post(daemon, QUERY, Idempotency_Key="series-1", Accept=MIXED) as post:
         post.send(messages[0])
         parts = arriving(daemon, "series-1")
         for frame in range(1, FRAMES):
@@ -256,7 +157,7 @@ def answered(daemon):
             check(images, truth)
             same((document["state"], f"/v1/jobs/{document['id']}"), ("succeeded", parts.headers["location"]),
                  "the last part")
-    with Post(daemon, Accept=MIXED, Prefer="wait=120") as post:
+    with Post(daemon, QUERY, Accept=MIXED, Prefer="wait=120") as post:
         post.send(mrd.text(mrd.HEADER, "<ismrmrdHeader"), *MESSAGES[1:])
         post.socket.sendall(b"0\r\n\r\n")
         images, document = Parts(post.socket).all()
@@ -271,7 +172,7 @@ def lost():
         scan = series()
         truth = pixels_of(daemon, daemon.run(scan.bytes(FOLDER.name), QUERY))
         messages = list(scan.messages())
-        with Post(daemon, Idempotency_Key="a", Accept=MIXED) as post:
+        with Post(daemon, QUERY, Idempotency_Key="a", Accept=MIXED) as post:
             post.send(*messages[:1 + SPOKES + 1])
             parts = arriving(daemon, "a")
             check([parts.next()], truth[:1])
@@ -279,7 +180,7 @@ def lost():
         images, problem = parts.all()
         same(images, [], "images after the sender's end")
         check_problem(problem, "truncated-file")
-        with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
+        with Post(daemon, QUERY, Idempotency_Key="b", Accept=MIXED) as post:
             post.send(*messages[:1 + SPOKES + 1])
             parts = arriving(daemon, "b")
             check([parts.next()], truth[:1])
@@ -291,7 +192,7 @@ def lost():
             same((document["id"], document["state"], job["attempts"]), (job["id"], "succeeded", 1),
                  "the last part, and attempts")
         for spokes in (0, SPOKES + 1):  # the repeated scan ends before and after images of it were sent
-            with Post(daemon, Idempotency_Key="b", Accept=MIXED) as post:
+            with Post(daemon, QUERY, Idempotency_Key="b", Accept=MIXED) as post:
                 post.send(*messages[:1 + spokes])
                 parts = arriving(daemon, "b")
                 ahead = [parts.next()] if spokes else []
@@ -312,7 +213,7 @@ def lost():
 
 @test("a client may have 32 streams of images; one that closes makes room, and its other requests are answered")
 def limit(daemon):
-    with Post(daemon, Idempotency_Key="many", Accept=MIXED) as post:
+    with Post(daemon, QUERY, Idempotency_Key="many", Accept=MIXED) as post:
         post.send(*MESSAGES[:2])
         streams = [arriving(daemon, "many")] + [images_of(daemon, "many") for _ in range(31)]
         same({parts.status for parts in streams}, {200}, "answers")
@@ -339,20 +240,20 @@ def limit(daemon):
 @test("a sender that dies midway, is refused midway, or sends the scan again: the worker drops what it has read")
 def dropped():
     with Daemon(body_limit="60K") as daemon:
-        with Post(daemon) as post:
+        with Post(daemon, QUERY) as post:
             post.send(*MESSAGES[:12], MESSAGES[12][:500])
             read_ahead(daemon)
         forgotten(daemon)
         same(count_of(daemon), 0, "jobs of a sender that died")
-        with Post(daemon) as post:
+        with Post(daemon, QUERY) as post:
             post.send(*MESSAGES[:12])
             read_ahead(daemon)
             status, _, body = post.send(*MESSAGES[12:], *MESSAGES[1:-1]).end()
             same(status, 413, f"status of a body beyond the limit ({body!r})")
         forgotten(daemon)
-        with Post(daemon, Idempotency_Key="scan-1") as post:
+        with Post(daemon, QUERY, Idempotency_Key="scan-1") as post:
             first = accepted(daemon, post.send(*MESSAGES))
-        with Post(daemon, Idempotency_Key="scan-1") as post:
+        with Post(daemon, QUERY, Idempotency_Key="scan-1") as post:
             post.send(*MESSAGES[:12])
             read_ahead(daemon)
             same(daemon.submit(b"".join(MESSAGES), QUERY, Idempotency_Key="scan-1").status, 409,
@@ -369,7 +270,7 @@ def dropped():
 def killed():
     with Daemon(expect_trouble=True) as daemon:
         truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))
-        with Post(daemon) as post:
+        with Post(daemon, QUERY) as post:
             post.send(*MESSAGES[:12])
             read_ahead(daemon)
             os.kill(daemon.worker(), signal.SIGKILL)
@@ -381,7 +282,7 @@ def killed():
 
 @test("another job that arrives meanwhile runs first")
 def overtaken(daemon):
-    with Post(daemon) as post:
+    with Post(daemon, QUERY) as post:
         post.send(*MESSAGES[:12])
         read_ahead(daemon)
         truth = pixels_of(daemon, daemon.run(SCAN.bytes(FOLDER.name), QUERY))

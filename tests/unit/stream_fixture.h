@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20, SHOWN_MOST = 64 };
+enum { SPOKES = 20, SAMPLES = 32, COILS = 2, REPETITIONS = 3, CAP = 4 << 20 };
 
 /* Of the images of the next scan; the encoded matrix has 16. */
 static unsigned images_x = 16;
@@ -76,7 +76,7 @@ static inline void stream_put(struct stream *s, size_t count)
             0);
         s->readouts[s->put] = r;
     }
-    assert_int_equal(scan_builder_tell(&s->builder, s->put, s->builder.data.at), 0);
+    assert_int_equal(scan_builder_tell(&s->builder, s->put, s->builder.data.at, false), 0);
 }
 
 static inline void stream_close(struct stream *s)
@@ -99,11 +99,10 @@ struct job {
     struct job_request request;
     struct job_show show;
     void *ahead;
-    size_t shown, shown_bytes;
+    size_t shown; /* images that were shown whole */
     bool dropped; /* the whole scan does not have all images that were computed */
-    /* the images as they were shown: */
-    struct image_info info[SHOWN_MOST];
-    float *pixels; /* [shown][values] */
+    char *sent;   /* [bytes]: the images' messages, as far as they were shown */
+    size_t bytes;
 };
 
 static inline size_t values_of(const struct image_series *images)
@@ -111,35 +110,37 @@ static inline size_t values_of(const struct image_series *images)
     return images->channels * images->size[0] * images->size[1] * (images->complex_valued ? 2 : 1);
 }
 
-static inline void show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
-                        const void *of)
+static inline void show(void *context, const struct job_parts *parts, size_t count, size_t more)
 {
     struct job *job = context;
-    const struct image_series *images = of;
-    const size_t values = values_of(images);
-    (void)write;
-    if (count > job->shown) { /* each part of the scan reports from 0 */
-        assert_true(count <= SHOWN_MOST);
-        job->pixels = realloc(job->pixels, count * values * sizeof *job->pixels);
-        memcpy(job->pixels + job->shown * values, images->data + job->shown * values,
-               (count - job->shown) * values * sizeof *job->pixels);
-        memcpy(job->info + job->shown, images->info + job->shown, (count - job->shown) * sizeof *job->info);
-        job->shown = count;
+    const size_t there = count * parts->bytes + more;
+    assert_true(more < parts->bytes);
+    if (there > job->bytes) /* each part of the scan reports from 0 */
+        job->sent = realloc(job->sent, there);
+    while (job->bytes < there) {
+        size_t length = 0;
+        const void *piece = parts->piece(parts->of, job->bytes / parts->bytes, job->bytes % parts->bytes, &length);
+        assert_non_null(piece);
+        length = length < there - job->bytes ? length : there - job->bytes;
+        memcpy(job->sent + job->bytes, piece, length);
+        job->bytes += length;
     }
-    job->shown_bytes = bytes;
+    job->shown = count > job->shown ? count : job->shown;
 }
 
-/* Whether the images that were shown are the first ones of the whole scan, and free them. */
+/* Whether what was shown are the first images of the whole scan, and free it. */
 static inline void shown_check(struct job *job, const struct image_series *final)
 {
-    assert_true(job->shown <= final->count);
-    for (size_t f = 0; f < job->shown; f++) {
-        assert_memory_equal(&job->info[f], &final->info[f], sizeof *job->info);
-        assert_memory_equal(job->pixels + f * values_of(final), final->data + f * values_of(final),
-                            values_of(final) * sizeof *job->pixels);
+    const size_t bytes = image_message_bytes(final);
+    assert_int_equal(job->bytes, job->shown * bytes);
+    for (size_t at = 0, length; at < job->bytes; at += length) {
+        char beginning[IMAGE_BEGINNING];
+        const void *piece = image_message_piece(final, at / bytes, at % bytes, beginning, &length);
+        assert_non_null(piece);
+        assert_memory_equal(job->sent + at, piece, length);
     }
-    free(job->pixels);
-    job->pixels = NULL;
+    free(job->sent);
+    job->sent = NULL;
 }
 
 static inline void job_begin(struct job *job, const struct stream *s, const char *name, const char *value)

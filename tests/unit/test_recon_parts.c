@@ -45,7 +45,7 @@ static void begin(struct job *job, struct stream *s)
 static void end(struct job *job, struct stream *s)
 {
     recon_ahead_free(job->ahead);
-    free(job->pixels);
+    free(job->sent);
     stream_end(s);
 }
 

@@ -2,6 +2,7 @@
 
 #include "gridding/base/err.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,10 @@ const char *frames_ignored_name(enum frames_ignored reason)
  * order of acquisition does not matter. Flag 21 (calibration and imaging) marks image data; flag 20 does not. */
 int frames_ignore(uint64_t flags)
 {
+    uint64_t any = 0;
     for (int i = 0; i < FRAMES_REASONS; i++)
+        any |= UINT64_C(1) << (reasons[i].flag - 1);
+    for (int i = flags & any ? 0 : FRAMES_REASONS; i < FRAMES_REASONS; i++)
         if (flagged(flags, reasons[i].flag) &&
             !(i == FRAMES_CALIBRATION && flagged(flags, SCAN_CALIBRATION_AND_IMAGING)))
             return i;
@@ -60,6 +64,11 @@ static bool tells_apart(const struct sorting *sorting, enum scan_index index)
 static int key_compare(const struct sorting *sorting, uint32_t a, uint32_t b)
 {
     const uint16_t *ia = sorting->readouts[a].idx, *ib = sorting->readouts[b].idx;
+    int differ = 0; /* mostly nothing does: readouts of an image come one after the other */
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+        differ |= ia[key[i]] ^ ib[key[i]];
+    if (!differ)
+        return 0;
     for (size_t i = 0; i < sizeof key / sizeof *key; i++)
         if (ia[key[i]] != ib[key[i]] && tells_apart(sorting, key[i]))
             return ia[key[i]] < ib[key[i]] ? -1 : 1;
@@ -130,12 +139,12 @@ static int readouts_pick(struct frames *frames, const struct scan *scan)
     return 0;
 }
 
+/* Position and directions, which lie together. */
 static bool same_place(const struct scan_readout *a, const struct scan_readout *b)
 {
-    return memcmp(a->position, b->position, sizeof a->position) == 0 &&
-           memcmp(a->read_dir, b->read_dir, sizeof a->read_dir) == 0 &&
-           memcmp(a->phase_dir, b->phase_dir, sizeof a->phase_dir) == 0 &&
-           memcmp(a->slice_dir, b->slice_dir, sizeof a->slice_dir) == 0;
+    enum { FIRST = offsetof(struct scan_readout, position), END = offsetof(struct scan_readout, table_position) };
+    _Static_assert(END - FIRST == 4 * sizeof a->position, "nothing else lies between them");
+    return memcmp(a->position, b->position, END - FIRST) == 0;
 }
 
 /* The set of a counter's values. */
@@ -146,7 +155,9 @@ struct counter {
 
 static void counter_add(struct counter *counter, uint16_t value)
 {
-    counter->values += !(counter->seen[value / 64] >> (value % 64) & 1);
+    if (counter->seen[value / 64] >> (value % 64) & 1)
+        return;
+    counter->values++;
     counter->seen[value / 64] |= UINT64_C(1) << (value % 64);
 }
 
@@ -190,27 +201,36 @@ static int frames_fill(struct frames *frames, const struct scan *scan, bool divi
     return rc;
 }
 
+/* Count the images of readouts in the order of their keys; false: they are not in that order. */
+static bool keys_count(struct frames *frames, const struct sorting *sorting)
+{
+    int order = 0;
+    frames->count = 1;
+    for (size_t i = 1; i < frames->used && order <= 0; i++) {
+        order = key_compare(sorting, frames->readouts[i - 1], frames->readouts[i]);
+        frames->count += order != 0;
+    }
+    return order <= 0;
+}
+
 /* Sort, and cut where the key changes. */
 static int frames_cut(struct frames *frames, const struct scan *scan, bool separate_averages, bool divided)
 {
     struct sorting sorting = {scan->readouts, separate_averages, divided};
-    bool sorted = true;
-    for (size_t i = 1; i < frames->used && sorted; i++)
-        sorted = key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) <= 0;
-    if (!sorted)
+    if (!keys_count(frames, &sorting)) {
         qsort_r(frames->readouts, frames->used, sizeof *frames->readouts, sort_compare, &sorting);
-    for (size_t i = 0; i < frames->used; i++)
-        frames->count += i == 0 || key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) != 0;
+        keys_count(frames, &sorting);
+    }
     frames->frame = calloc(frames->count, sizeof *frames->frame);
     if (!frames->frame)
         return err_no_memory("a list of %zu images", frames->count);
     struct frame *frame = frames->frame;
-    for (size_t i = 0; i < frames->used; i++) {
-        if (i > 0 && key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) != 0)
-            frame++;
-        if (frame->count++ == 0)
-            frame->first = i;
-    }
+    for (size_t i = 1; i < frames->used && frames->count > 1; i++)
+        if (key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) != 0) {
+            frame->count = i - frame->first;
+            (++frame)->first = i;
+        }
+    frame->count = frames->used - frame->first;
     return 0;
 }
 

@@ -225,6 +225,8 @@ static void looks_count(const struct recon_job *job, size_t *samples)
         }
 }
 
+enum { JOINED = 8 };
+
 static void trajectories_scan(const struct recon_job *job, struct extremes *out)
 {
     int columns = job->columns;
@@ -233,7 +235,9 @@ static void trajectories_scan(const struct recon_job *job, struct extremes *out)
     for (int c = 0; c < 4; c++)
         all.most_at[c] = SIZE_MAX;
     looks_count(job, &samples);
-#pragma omp parallel num_threads(recon_threads(job, samples))
+    /* Joining what was found before takes about as long as looking at some samples. */
+    const size_t work = samples + (job->seen ? JOINED * job->frames->used : 0);
+#pragma omp parallel num_threads(recon_threads(job, work))
     {
         struct extremes mine = all;
 #pragma omp for schedule(static)

@@ -7,14 +7,14 @@ POST.
 
 A radial scan of random samples (2x readout), with --dims 3 of spokes through a cube of --matrix, or a series of
 --repetitions of its trajectory, is sent over MRD in --seconds, acquisition by acquisition: latency is the time from
-sending CLOSE to the first byte of the last image. The same stream is posted over HTTP as fast as it goes, with Prefer:
-wait: latency is the time from the last byte sent to the first byte of the answer, and the whole is that from the first
-byte sent. Each of the three is a median of --repeats, after two that are not counted: from the second on, the
-trajectory is known. `streamed_first_ms`: the first of all, whose trajectory is new; `ahead_ms`: what the worker
-computed for the images before their job began, also a median; `after_close_ms`: the stages of what it computed last,
-after CLOSE, medians; `parts_ahead` of `parts`: of the last image of the last stream (docs/mrd.md); `worker_cpu_ms`:
-processor time of the worker for a stream, without its decoder, a median. `load`: before and after. Prints one JSON
-object. MRIRECON_BIN: the programs.
+sending CLOSE to the first byte of the last image, and (`streamed_last_byte_to_whole_image_ms`) to its last byte. The
+same stream is posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to
+the first byte of the answer, and the whole is that from the first byte sent. Each of the three is a median of
+--repeats, after two that are not counted: from the second on, the trajectory is known. `streamed_first_ms`: the first
+of all, whose trajectory is new; `ahead_ms`: what the worker computed for the images before their job began, also a
+median; `after_close_ms`: the stages of what it computed last, after CLOSE, medians; `parts_ahead` of `parts`: of the
+last image of the last stream (docs/mrd.md); `worker_cpu_ms`: processor time of the worker for a stream, without its
+decoder, a median. `load`: before and after. Prints one JSON object. MRIRECON_BIN: the programs.
 """
 import argparse
 import json
@@ -46,12 +46,21 @@ def streamed(daemon, query, messages, seconds, images):
         before = mrd.read_messages(session.take)
         for _ in range(images - 1):
             next(before)
-        first = session.take(2)
-        latency = time.monotonic() - last
-        assert first == mrd.IMAGE.to_bytes(2, "little"), first
-        while session.socket.recv(1 << 20):
-            pass
-    return latency
+        number = session.take(2)
+        first = time.monotonic()
+        assert number == mrd.IMAGE.to_bytes(2, "little"), number
+        head = session.take(198 + 8)
+        sizes = np.frombuffer(head, mrd.IMAGE_HEAD, 1)[0]
+        left = int.from_bytes(head[-8:], "little") + int(np.prod(sizes["matrix"], dtype=int)) * int(
+            sizes["channels"]) * np.dtype(mrd.PIXELS[int(sizes["data_type"])]).itemsize
+        buffer = bytearray(1 << 20)
+        while left > 0:
+            got = session.socket.recv_into(buffer, min(left, len(buffer)))
+            assert got, "the image was not sent to its end"
+            left -= got
+        whole = time.monotonic()
+        assert session.take(2) == mrd.CLOSE.to_bytes(2, "little") and session.socket.recv(1) == b"", "not the end"
+    return first - last, whole - last
 
 
 def posted(daemon, query, body):
@@ -106,12 +115,14 @@ def main():
     scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
-    latencies, ahead, after, whole, stages, used, report = [], [], [], [], [], [], {}
+    latencies, lasts, ahead, after, whole, stages, used, report = [], [], [], [], [], [], [], {}
     load = [os.getloadavg()[0]]
     with Daemon(mrd_listen="127.0.0.1:0", devices=wanted.devices) as daemon:
         for _ in range(2 + wanted.repeats):
             before = worker_seconds(daemon)
-            latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions))
+            first, last = streamed(daemon, wanted.query, messages, wanted.seconds, wanted.repetitions)
+            latencies.append(first)
+            lasts.append(last)
             used.append(worker_seconds(daemon) - before)
             report = daemon.finish(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"])["report"]
             ahead.append(report.get("ahead_seconds", 0))
@@ -125,6 +136,7 @@ def main():
     def median(values):
         return round(1000 * statistics.median(values[2:]), 1)
     print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
+                      "streamed_last_byte_to_whole_image_ms": median(lasts),
                       "streamed_first_ms": round(1000 * latencies[0], 1),
                       "streamed_most_ms": round(1000 * max(latencies[2:]), 1),
                       "ahead_ms": median(ahead),

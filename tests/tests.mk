@@ -7,8 +7,10 @@ E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue
 	device clock page limits operator stop)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Sanitizers would find nothing in these that they do not find in the others: the documents' commands are also those
-# of the tests of client and daemon. The library that durable preloads has to come before the sanitizers'.
-E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,completion curl demo durable man page plots readme runner tutorial)
+# of the tests of client and daemon, and browsers send what those of login, feed and views send. The library that
+# durable preloads has to come before the sanitizers'.
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,completion curl demo durable man page page_again page_forms plots readme \
+	runner tutorial)
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # The thesis' experiments, on the CPU, and on the GPU if there is nvcc.

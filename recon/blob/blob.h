@@ -25,7 +25,9 @@ enum blob_param {
     BLOB_FRAMES,
     BLOB_EPS,
     BLOB_TRUNCATION,
-    BLOB_TOLERANCE
+    BLOB_TOLERANCE,
+    BLOB_BIN_DEPTH,
+    BLOB_OVERFLOW
 };
 enum { BLOB_PADDING_AUTO = -1 }; /* what its word stands for */
 enum blob_frames { BLOB_FRAMES_EACH, BLOB_FRAMES_MEAN, BLOB_FRAMES_FIRST };

@@ -4,6 +4,7 @@
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
+#include "recon/kind_bins.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -177,6 +178,7 @@ static struct range_points_params params_of(const struct blob_job *job, const st
         params.box.origin[d] = shape->origin[d];
         params.box.spacing[d] = shape->spacing[d];
     }
+    kind_bins_set(&params, &job->job, BLOB_BIN_DEPTH, BLOB_OVERFLOW);
     return params;
 }
 

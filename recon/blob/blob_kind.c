@@ -1,6 +1,7 @@
 /* Kind "blob": its row of the table of kinds. Plain data, and the checks that follow from it. */
 #include "recon/blob/blob.h"
 
+#include "recon/kind_bins.h"
 #include "recon/mesh/mesh.h"
 #include "recon/particle/particles.h"
 #include "recon/volume/volume.h"
@@ -35,6 +36,8 @@ static const struct param params[] = {
     [BLOB_TOLERANCE] = {"tolerance", PARAM_REAL, .fallback = "5e-4", .min = 0, .max = 0.1,
                         .help = "Relative error (l2) that the density may have. At 5e-4 or more, a GPU sums "
                                 "truncation=cube by tensor cores; below, and everywhere else, by float32."},
+    [BLOB_BIN_DEPTH] = KIND_BIN_DEPTH,
+    [BLOB_OVERFLOW] = KIND_OVERFLOW,
     {.name = NULL},
 };
 

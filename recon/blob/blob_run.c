@@ -5,6 +5,7 @@
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
+#include "recon/kind_bins.h"
 
 #include <stdlib.h>
 
@@ -50,6 +51,7 @@ static int density(struct blob_job *job)
         rc = blob_points_choose(job);
     kind_job_number(&job->job, "points", (double)job->points);
     kind_job_number(&job->job, "frames", (double)job->frames);
+    kind_bins_report(&job->job, BLOB_BIN_DEPTH, BLOB_OVERFLOW);
     if (rc == 0)
         rc = blob_density(job);
     kind_job_stage(&job->job, BLOB_STEP_DENSITY, clock_seconds() - start);

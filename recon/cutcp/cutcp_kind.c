@@ -2,6 +2,7 @@
 #include "recon/cutcp/cutcp_job.h"
 
 #include "gridding/base/err.h"
+#include "recon/kind_bins.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,6 +38,8 @@ static const struct param params[] = {
     [CUTCP_TOLERANCE] = {"tolerance", PARAM_REAL, .fallback = "0", .min = 0, .max = 10,
                          .help = "Error that the potential may have, root mean square over the lattice, e/A: a near "
                                  "and a smooth part are summed if that is quicker; 0 = the direct sum, in float32."},
+    [CUTCP_BIN_DEPTH] = KIND_BIN_DEPTH,
+    [CUTCP_OVERFLOW] = KIND_OVERFLOW,
     {.name = NULL},
 };
 

@@ -7,6 +7,7 @@
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
+#include "recon/kind_bins.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -67,7 +68,9 @@ static int files_promise(struct cutcp_job *job, const struct volume *shape)
 
 static struct range_points_params points_params(const struct sums *s, double reach)
 {
-    return (struct range_points_params){.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
+    struct range_points_params params = {.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
+    kind_bins_set(&params, &s->job->job, CUTCP_BIN_DEPTH, CUTCP_OVERFLOW);
+    return params;
 }
 
 /* ---- the choice between the direct sum and the split ---- */

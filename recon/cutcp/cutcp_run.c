@@ -4,6 +4,7 @@
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
+#include "recon/kind_bins.h"
 
 #include <stdlib.h>
 
@@ -52,6 +53,7 @@ static int steps_run(struct cutcp_job *job, const struct cutcp_input *input)
     int rc = range_available(job->job.dev) ? 0 : kind_job_use_cpu(&job->job, "sums of limited range");
     if (rc == 0)
         rc = cutcp_lattice(job);
+    kind_bins_report(&job->job, CUTCP_BIN_DEPTH, CUTCP_OVERFLOW);
     if (rc == 0)
         rc = cutcp_potential(job);
     kind_job_stage(&job->job, CUTCP_STEP_POTENTIAL, clock_seconds() - start);

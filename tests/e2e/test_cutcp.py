@@ -100,6 +100,15 @@ def formats(daemon):
     same([d["what"] for d in report["decisions"]][:1], ["lattice"], "decisions")
 
 
+@test("without a GPU bin_depth and overflow change no bit, and the report says so")
+def bins(daemon):
+    plain, job = run(daemon, pqr()), run(daemon, pqr(), f"{QUERY}&bin_depth=3&overflow=cpu")
+    same(result(daemon, job, "npy"), result(daemon, plain, "npy"), "potential")
+    same([d["value"] for d in job["report"]["decisions"] if d["what"] == "overflow"], ["none"], "decision")
+    assert "overflow" not in [d["what"] for d in plain["report"]["decisions"]], "a decision that nobody asked for"
+    daemon.submit(pqr(), f"{QUERY}&bin_depth=0").problem(400, "bad-parameter")
+
+
 @test("the same atoms as PDB, XYZ, CSV, npy and npz have the same potential")
 def inputs(daemon):
     expected = result(daemon, run(daemon, pqr()), "npy")

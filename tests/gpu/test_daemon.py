@@ -174,6 +174,18 @@ def particles(daemon):
                 assert error < (1e-3 if "blob" in query else 1e-4), f"{query}: the GPU differs by {error:.2g}"
 
 
+@test("points beyond bin_depth are summed by the CPU, in another order: nearly the same potential and density")
+def overflow(daemon):
+    atoms = simulated("crowd.pqr", "--particles", "chain", "--points", "2000")
+    for query, name in (("kind=cutcp&spacing=0.8&cutoff=9", "potential?format=npy"),
+                        ("kind=blob&spacing=0.7&truncation=sphere", "volume?format=npy")):
+        plain = array(daemon, daemon.run(atoms, query), name)
+        shared = array(daemon, daemon.run(atoms, f"{query}&bin_depth=2&overflow=cpu"), name)
+        assert (plain != shared).any(), f"{query}: overflow=cpu has no effect"
+        error = scans.nrmse(shared, plain)
+        assert error < 1e-5, f"{query}: with overflow=cpu the result differs by {error:.2g}"
+
+
 @test("kill -9 of the worker during a motion: it resumes on the GPU from its checkpoint, with the same bits")
 def motion_killed():
     body = bodies.npz(*bodies.cloud(500), 2.0)

@@ -16,6 +16,8 @@
  *   v8 10,000,000 uniform random samples, image 512 x 512 x 8
  *   v  the same, image 512 x 512 x 16
  *   n  1,000,000 uniform random samples, image 112^3, 16 coils (for the normal operator)
+ *   k32, k48, k64  kooshballs of 50,000, 150,000 and 400,000 samples, images 32^3, 48^3 and 64^3
+ *   u64, u96       400,000 and 1,000,000 uniform random samples, images 64^3 (8 coils) and 96^3
  *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64 */
 #ifndef MRIRECON_NUFFT_CASES_H
 #define MRIRECON_NUFFT_CASES_H
@@ -44,6 +46,9 @@ static const struct bench_case cases[] = {
     {"r8", 2, {256, 256, 1}, 8, GOLDEN, 512, 5120000},   {"w2", 2, {256, 256, 1}, 8, ONE_CELL, 0, 5000000},
     {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},   {"v", 3, {512, 512, 16}, 1, UNIFORM, 0, 10000000},
     {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},   {"n", 3, {112, 112, 112}, 16, UNIFORM, 0, 1000000},
+    {"k32", 3, {32, 32, 32}, 1, KOOSH, 64, 50000},       {"k48", 3, {48, 48, 48}, 1, KOOSH, 96, 150000},
+    {"k64", 3, {64, 64, 64}, 1, KOOSH, 128, 400000},     {"u64", 3, {64, 64, 64}, 8, UNIFORM, 0, 400000},
+    {"u96", 3, {96, 96, 96}, 1, UNIFORM, 0, 1000000},
 };
 
 enum { STACK_PARTITIONS = 64 };

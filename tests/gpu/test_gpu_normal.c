@@ -1,10 +1,13 @@
 /* The normal operator on a GPU: compared with the CPU's and with forward and adjoint; the same bits on every run;
- * memory freed. Prints TAP; without a GPU, reports everything as skipped. */
+ * memory freed. Prints TAP; without a GPU, reports everything as skipped.
+ *
+ *   test_gpu_normal [RUNS [IMAGES]]   5 runs; the most images of a case (for a sanitizer) */
 #include "gridding/nufft/normal.h"
 #include "tests/distance.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 
+#include <limits.h>
 #include <string.h>
 
 static void verdict_within(bool good, const char *what, const char *which, double got, double allowed)
@@ -65,20 +68,21 @@ static const struct test_case cases[] = {
 };
 
 struct problem {
-    const struct test_case *c;
+    struct test_case c;
     struct nufft_params params;
     size_t values; /* number of values of all images */
     float *k, *w;
     struct c32 *image;
 };
 
-static void problem_make(struct problem *p, const struct test_case *c)
+static void problem_make(struct problem *p, const struct test_case *c, int most)
 {
     uint64_t seed = 5;
-    p->c = c;
+    p->c = *c;
+    p->c.batch = c->batch > most ? most : c->batch;
     p->params = (struct nufft_params){
-        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = c->tolerance, .batch = c->batch};
-    p->values = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2] * (size_t)c->batch;
+        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = c->tolerance, .batch = p->c.batch};
+    p->values = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2] * (size_t)p->c.batch;
     p->k = take(c->samples * (size_t)c->dim * sizeof *p->k);
     p->w = take(c->samples * sizeof *p->w);
     p->image = take(p->values * sizeof *p->image);
@@ -107,7 +111,7 @@ static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, boo
     for (int i = 0; i < runs; i++) {
         struct normal *normal;
         void *values, *result;
-        must(normal_create(&normal, dev, &p->params, p->c->samples, p->k, p->w), "normal_create");
+        must(normal_create(&normal, dev, &p->params, p->c.samples, p->k, p->w), "normal_create");
         normal_describe(normal, info);
         must(dev_alloc(dev, p->values * sizeof *first, &values), "dev_alloc");
         must(dev_alloc(dev, p->values * sizeof *first, &result), "dev_alloc");
@@ -115,7 +119,7 @@ static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, boo
         for (int call = 0; call < (i % 2 ? 1 : 4); call++) {
             void *to = i % 2 ? values : result;
             must(dev_zero(dev, result, p->values * sizeof *first), "dev_zero");
-            must(normal_apply(normal, p->c->batch, values, to), "normal_apply");
+            must(normal_apply(normal, p->c.batch, values, to), "normal_apply");
             must(dev_download(dev, i || call ? next : first, to, p->values * sizeof *first), "dev_download");
             *same = *same && ((i == 0 && call == 0) || memcmp(first, next, p->values * sizeof *first) == 0);
         }
@@ -133,14 +137,14 @@ static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
     struct nufft *forward, *adjoint;
     struct c32 *result = take(p->values * sizeof *result);
     void *image, *data;
-    must(nufft_create(&forward, dev, &p->params, p->c->samples, p->k), "nufft_create");
-    must(nufft_create(&adjoint, dev, &p->params, p->c->samples, p->k), "nufft_create");
+    must(nufft_create(&forward, dev, &p->params, p->c.samples, p->k), "nufft_create");
+    must(nufft_create(&adjoint, dev, &p->params, p->c.samples, p->k), "nufft_create");
     must(nufft_set_weights(adjoint, p->w), "nufft_set_weights");
     must(dev_alloc(dev, p->values * sizeof *result, &image), "dev_alloc");
-    must(dev_alloc(dev, p->c->samples * (size_t)p->c->batch * sizeof *result, &data), "dev_alloc");
+    must(dev_alloc(dev, p->c.samples * (size_t)p->c.batch * sizeof *result, &data), "dev_alloc");
     must(dev_upload(dev, image, p->image, p->values * sizeof *result), "dev_upload");
-    must(nufft_forward(forward, p->c->batch, image, data), "nufft_forward");
-    must(nufft_adjoint(adjoint, p->c->batch, data, image), "nufft_adjoint");
+    must(nufft_forward(forward, p->c.batch, image, data), "nufft_forward");
+    must(nufft_adjoint(adjoint, p->c.batch, data, image), "nufft_adjoint");
     must(dev_download(dev, result, image, p->values * sizeof *result), "dev_download");
     dev_release(dev, image);
     dev_release(dev, data);
@@ -149,8 +153,10 @@ static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
     return result;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const int runs = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 5,
+              most = argc > 2 && atoi(argv[2]) > 0 ? atoi(argv[2]) : INT_MAX;
     struct dev *gpu = tap_gpu(), *cpu = NULL;
     must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
     size_t before, after, total;
@@ -158,8 +164,8 @@ int main(void)
         struct problem p;
         bool same, ignored, grid = true;
         struct normal_info info, of_cpu;
-        problem_make(&p, &cases[i]);
-        struct c32 *here = apply(gpu, &p, 5, &same, &info), *there = apply(cpu, &p, 1, &ignored, &of_cpu);
+        problem_make(&p, &cases[i], most);
+        struct c32 *here = apply(gpu, &p, runs, &same, &info), *there = apply(cpu, &p, 1, &ignored, &of_cpu);
         struct c32 *transforms = by_transforms(gpu, &p);
         double tolerance = cases[i].tolerance;
         /* Two results that are within the tolerance of the exact value are within twice the tolerance of each other. */
@@ -167,7 +173,7 @@ int main(void)
                        distance(here, there, p.values), 2 * tolerance);
         verdict_within(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
                        distance(here, transforms, p.values), 3 * tolerance);
-        verdict_within(same, "the same bits in 5 runs", cases[i].name, !same, 0);
+        verdict_within(same, "the same bits on every run", cases[i].name, !same, 0);
         for (int d = 0; d < 3; d++)
             grid = grid && (cases[i].grid[d] == 0 || cases[i].grid[d] == info.grid[d]);
         verdict_within(grid, "the grid", cases[i].name, info.grid[0], cases[i].grid[0]);
@@ -182,7 +188,7 @@ int main(void)
         struct problem p;
         bool ignored;
         struct normal_info info;
-        problem_make(&p, &cases[i]);
+        problem_make(&p, &cases[i], most);
         free(apply(gpu, &p, 1, &ignored, &info));
         problem_free(&p);
     }

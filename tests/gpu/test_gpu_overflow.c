@@ -1,6 +1,8 @@
 /* Bins of limited depth on a GPU, with the overflow summed by the CPU or in parts on the GPU: the same results as with
  * unlimited depth, the same bits on every run, counts equal to naive ones, bad input. Prints TAP; without a GPU,
- * reports everything as skipped. */
+ * reports everything as skipped.
+ *
+ *   test_gpu_overflow [RUNS [CASE]]   20 runs; one case alone, 0 being the first (for a sanitizer) */
 #include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
@@ -346,11 +348,14 @@ static void test_bad_input(struct dev *gpu)
 int main(int argc, char **argv)
 {
     struct dev *gpu = tap_gpu();
-    int runs = argc > 1 ? atoi(argv[1]) : 20;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        case_run(gpu, &cases[i], runs);
-    test_beside(gpu);
-    test_bad_input(gpu);
+    const int runs = argc > 1 ? atoi(argv[1]) : 20, only = argc > 2 ? atoi(argv[2]) : -1;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
+        if (only < 0 || i == only)
+            case_run(gpu, &cases[i], runs);
+    if (only < 0) {
+        test_beside(gpu);
+        test_bad_input(gpu);
+    }
     dev_free(gpu);
     return tap_end();
 }

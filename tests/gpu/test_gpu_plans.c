@@ -1,6 +1,6 @@
 /* Random NUFFT plans on a GPU, in two and three dimensions, with both kernels: no error exceeds the plan's estimate.
- * And of every method: transforms of one plan with data of very different scales. Prints TAP; without a GPU, reports
- * everything as skipped.
+ * And of every method: transforms of one plan with data of very different scales. And which method plans choose. Prints
+ * TAP; without a GPU, reports everything as skipped.
  *
  *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is printed, or all */
 #include "tests/gpu/tap.h"
@@ -47,6 +47,46 @@ static void test_scales(struct dev *gpu)
         }
 }
 
+/* The methods of plans whose times were searched (docs/notebook/gpu-choices.md): small volumes, in which waiting costs
+ * more than work, and cells that hold many samples. */
+static void test_choice(struct dev *gpu)
+{
+    static const struct {
+        int n, batch;
+        size_t samples;
+        enum nufft_purpose purpose;
+        enum nufft_method method;
+        const char *name;
+    } rows[] = {
+        {32, 1, 50000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, "32^3"},
+        {48, 1, 150000, NUFFT_FOR_BOTH, NUFFT_METHOD_BRICK8, "48^3, both ways"},
+        {64, 1, 400000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, "64^3"},
+        {64, 8, 400000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK16, "64^3, 8 coils"},
+        {96, 1, 1000000, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, "96^3, forth"},
+        {24, 1, 600000, NUFFT_FOR_FORWARD, NUFFT_METHOD_TILES, "24^3 of many samples, forth"},
+        {24, 1, 600000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, "24^3 of many samples"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct nufft_params params = {.dim = 3,
+                                            .n = {rows[i].n, rows[i].n, rows[i].n},
+                                            .tolerance = 1e-2,
+                                            .batch = rows[i].batch,
+                                            .purpose = rows[i].purpose};
+        float *k = plan_memory(3 * rows[i].samples, sizeof *k);
+        struct nufft *plan = NULL;
+        struct nufft_info info;
+        char name[100];
+        for (size_t v = 0; v < 3 * rows[i].samples; v++)
+            k[v] = (float)(uniform(v) - 0.5);
+        must(nufft_create(&plan, gpu, &params, rows[i].samples, k), "nufft_create");
+        nufft_describe(plan, &info);
+        snprintf(name, sizeof name, "the choice of a plan: %s", rows[i].name);
+        verdict(info.method == rows[i].method, name, nufft_method_name(info.method));
+        nufft_free(plan);
+        free(k);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct plan_search search = {
@@ -59,6 +99,7 @@ int main(int argc, char **argv)
     struct dev *gpu = tap_gpu();
     double worst[WAYS];
     char name[100], why[100];
+    test_choice(gpu);
     test_scales(gpu);
     const int beyond = plans_try(gpu, &search, worst);
     must(beyond < 0, "a plan at random");

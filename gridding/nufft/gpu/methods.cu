@@ -16,6 +16,29 @@ static double whole(const double gain[3])
     return gain[0] * gain[1] * gain[2];
 }
 
+/* What a 3-D transform waits for: launches one after the other, bins that wait for their neighbours. `idle` with no
+ * work to do; work overlaps with it, `hidden` of each second, until `least` is left. */
+struct waiting {
+    double idle, hidden, least;
+};
+
+/* Transforms on the grid together share it. */
+static double with_waiting(double work, struct waiting w, int together)
+{
+    return work + std::max(w.least, w.idle - w.hidden * work) / together;
+}
+
+/* Of transforms that read a grid, in which FFT passes of sizes that the compiler does not know take longer, too. */
+static double reading(double work, struct waiting w, double passes, int together)
+{
+    return with_waiting(work, w, together) + 1.5e-6 * (passes - 3) / together;
+}
+
+static int together_of(const struct nufft_shape *shape)
+{
+    return std::min(shape->batch, (int)BRICK16_TRANSFORMS);
+}
+
 /* ---- tiles ---- */
 
 static bool tiles_serve(const struct nufft_shape *)
@@ -30,7 +53,22 @@ static double tiles_error(const struct nufft_shape *, bool, const double *)
 
 static double tiles_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
 {
-    return 3.5e-12 * pow(shape->width, shape->dim) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells_of(shape);
+    return 3.5e-12 * pow(shape->width, shape->dim) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells_of(shape) +
+           (shape->dim == 3 ? 1.2e-4 : 0);
+}
+
+/* Up to 4 cells bricks of 8 x 8 x 16 cells are read by the same kernel, a little more slowly where grid cells hold many
+ * samples; 5 cells are read faster than by tensor cores if there are few samples. */
+static double tiles_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const double many = 8 /* of a cell */, few = 1e5;
+    const bool ahead =
+        shape->width <= 4 ? (double)samples >= many * cells_of(shape) : shape->width == 5 && (double)samples < few;
+    if (shape->dim == 2 || shape->kernel != NUFFT_SEPARABLE || !ahead)
+        return tiles_seconds(shape, samples, passes, split);
+    const double each = shape->width == 5 ? 8.2e-11 : 4.2e-11;
+    const double work = each * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
+    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, together_of(shape));
 }
 
 /* About 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
@@ -73,14 +111,17 @@ static double brick8_bins_of(const struct nufft_shape *shape)
  * for samples that fill it: constants are such that methods are chosen rightly for both. */
 static double brick8_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
-    return 4e-5 + 3e-11 * (split ? 1.5 : 1) * (double)samples + 1.6e-9 * brick8_bins_of(shape) +
-           (2e-12 + 5.5e-12 * passes) * cells_of(shape);
+    const double work = 3e-11 * (split ? 1.5 : 1) * (double)samples + 1.6e-9 * brick8_bins_of(shape) +
+                        (2e-12 + 5.5e-12 * passes) * cells_of(shape);
+    const double alone = with_waiting(work, {6.4e-5, 1.02, 5.2e-5}, 1);
+    return split || shape->batch == 1 ? alone : work + 0.75 * (alone - work); /* two transforms at a time */
 }
 
 /* Interpolation is in float32 in any case. */
 static double brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
 {
-    return 4.5e-11 * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
+    const double work = 4.5e-11 * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
+    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, together_of(shape));
 }
 
 /* Tasks of equal size, several for each concurrent warp; but an accumulator spans two bins. */
@@ -145,14 +186,17 @@ static double brick16_seconds(const struct nufft_shape *shape, size_t samples, d
     const double bins = brick16_bins_of(shape);
     /* If the average bin is heavy, most bins are cut into parts, which are stored and added up. */
     const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
-    return each * (double)samples + 9.5e-9 * bins + (3e-12 + 3.2e-12 * passes) * cells_of(shape);
+    const double of_cell = cells_of(shape) < 1e6 ? 4.5e-12 : 3e-12;
+    const double work = each * (double)samples + 9.5e-9 * bins + (of_cell + 3.2e-12 * passes) * cells_of(shape);
+    return with_waiting(work, {7.3e-5, 0.38, 2e-5}, together_of(shape));
 }
 
 static double brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double each = (split ? 5.7e-11 : 4.9e-11) + (split ? 6.4e-12 : 5.3e-12) * (shape->width - 5);
-    return each * (double)samples + (split ? 1.13e-8 : 7e-9) * brick16_bins_of(shape) +
-           (2e-12 + 4.2e-12 * passes) * cells_of(shape);
+    const double work = each * (double)samples + (split ? 1.13e-8 : 7e-9) * brick16_bins_of(shape) +
+                        (2e-12 + 4.2e-12 * passes) * cells_of(shape);
+    return reading(work, {3.9e-5, 0.45, 2.1e-5}, passes, together_of(shape));
 }
 
 /* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,
@@ -215,14 +259,17 @@ static double brick_dense_seconds(const struct nufft_shape *shape, size_t sample
 {
     const double of_bin = shape->width == 5 ? 4.5e-9 : shape->width == 6 ? 7.5e-9 : 1.1e-8;
     const double bins = brick_dense_bins_of(shape);
-    return (split ? 4.3e-11 : 3.5e-11) * (double)samples + of_bin * bins + 3.2e-12 * passes * cells_of(shape);
+    const double work =
+        (split ? 4.3e-11 : 3.5e-11) * (double)samples + of_bin * bins + 3.2e-12 * passes * cells_of(shape);
+    return with_waiting(work, {7.8e-5, 0.35, 3e-5}, std::min(shape->batch, 2));
 }
 
 static double brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double each = (split ? 5.6e-11 : 5.3e-11) + 4e-12 * (shape->width - 5);
-    return each * (double)samples + (split ? 2.9e-9 : 2.3e-9) * brick_dense_bins_of(shape) +
-           (2e-12 + 4e-12 * passes) * cells_of(shape);
+    const double work = each * (double)samples + (split ? 2.9e-9 : 2.3e-9) * brick_dense_bins_of(shape) +
+                        (2e-12 + 4e-12 * passes) * cells_of(shape);
+    return with_waiting(work, {4.8e-5, 0.45, 2.8e-5}, together_of(shape));
 }
 
 static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
@@ -400,7 +447,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      tiles_serve,
      tiles_error,
      tiles_seconds,
-     NULL,
+     tiles_forward_seconds,
      tiles_bins,
      NULL,
      nufft_gpu_tiles_make,

@@ -76,6 +76,7 @@ struct store {
     /* of the writer's thread */
     struct connection writer;
     struct file_identity file[2]; /* jobs.db and its write-ahead log */
+    int log_pages;                /* in that log after the last commit */
     char saved[512];              /* where their contents were saved after one of them lost its name; "": nowhere */
     bool save_tried;
     bool soft; /* its commits do not wait for the disk */

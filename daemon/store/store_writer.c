@@ -14,7 +14,11 @@ enum {
     BATCH = 256,        /* most changes in one transaction */
     PROOF_SECONDS = 1,  /* interval of test writes when idle */
     STUCK_SECONDS = 10, /* a longer transaction means that the disk does not respond */
+    LOG_PAGES = 1000,   /* of the write-ahead log, from which on it is moved into jobs.db when no change comes .. */
+    LOG_PAGES_MOST = 8 * LOG_PAGES /* .. and from which on, after the next commit */
 };
+
+#define REST_SECONDS 2e-3 /* without a change, after which one will hardly wait for that */
 
 /* ---- transactions ---- */
 
@@ -154,6 +158,29 @@ static int prove(struct store *store, bool again)
     return rc;
 }
 
+/* ---- the write-ahead log ---- */
+
+/* After each commit, instead of SQLite's own hook, which would move the log within the commit of a change. */
+static int log_note(void *context, sqlite3 *db, const char *name, int pages)
+{
+    (void)db;
+    (void)name;
+    ((struct store *)context)->log_pages = pages;
+    return SQLITE_OK;
+}
+
+/* As SQLite does by itself: a failure is left to the next one, since the log still has everything. Under the lock,
+ * which is given up meanwhile. */
+static void log_move(struct store *store)
+{
+    store->busy_since = clock_seconds();
+    pthread_mutex_unlock(&store->lock);
+    sqlite3_wal_checkpoint_v2(store->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    pthread_mutex_lock(&store->lock);
+    store->busy_since = 0;
+    store->log_pages = 0;
+}
+
 /* ---- the thread ---- */
 
 /* Take up to BATCH changes from the list. Under the lock. */
@@ -175,12 +202,17 @@ static void *writer_run(void *context)
     struct store *store = context;
     pthread_mutex_lock(&store->lock);
     while (store->first || !store->closing) {
-        double until = clock_seconds() + PROOF_SECONDS;
+        const bool full = store->log_pages >= LOG_PAGES, due = store->log_pages >= LOG_PAGES_MOST;
+        double until = clock_seconds() + (full ? REST_SECONDS : PROOF_SECONDS);
         int waited = 0;
-        while (!store->first && !store->closing && waited != ETIMEDOUT)
+        while (!store->first && !store->closing && !due && waited != ETIMEDOUT)
             waited = thread_cond_wait(&store->news, &store->lock, until);
         if (!store->first && store->closing)
             break;
+        if (due || (full && !store->first)) {
+            log_move(store);
+            continue;
+        }
         struct change *first = changes_take(store);
         bool failed = store->health.code != 0;
         store->busy_since = clock_seconds();
@@ -257,6 +289,7 @@ int writer_start(struct store *store)
 {
     store->file[0].path = sqlite3_db_filename(store->writer.db, "main");
     store->file[1].path = sqlite3_filename_wal(store->file[0].path);
+    sqlite3_wal_hook(store->writer.db, log_note, store);
     int rc = thread_start(&store->thread, writer_run, store, "writes the job store");
     store->threaded = !rc;
     return rc;

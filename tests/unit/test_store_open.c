@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* A child submits jobs and writes each accepted id to a pipe, until it is killed. Afterwards every id in the pipe is in
@@ -143,6 +144,42 @@ static void a_store_of_version_4_is_kept(void **state)
     store_free(store);
 }
 
+static off_t bytes_of(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0 ? there.st_size : 0;
+}
+
+/* Submit jobs from number *i on until the log beside the store has grown to `bytes`. */
+static void log_grow(struct fixture *f, int *i, off_t bytes)
+{
+    char log[sizeof f->path + 8];
+    snprintf(log, sizeof log, "%s-wal", f->path);
+    while (bytes_of(log) < bytes && *i < 100000)
+        assert_int_equal(submit(f->store, (*i)++, 100000), 0);
+}
+
+/* The log is moved into jobs.db between changes; while they follow each other without rest, when it is long. Either way
+ * what follows overwrites it: it does not grow for ever. */
+static void the_log_is_moved_into_the_store(void **state)
+{
+    enum { PAGE = 4096, LOG_PAGES = 1000, WITH_FRAME = PAGE + 24 };
+    struct fixture *f = *state;
+    int i = 0;
+    const off_t before = bytes_of(f->path);
+    log_grow(f, &i, (off_t)LOG_PAGES * WITH_FRAME);
+    for (int tries = 0; tries < 10000 && bytes_of(f->path) == before; tries++)
+        moments_pass(1);
+    assert_true(bytes_of(f->path) > before);
+    char log[sizeof f->path + 8];
+    snprintf(log, sizeof log, "%s-wal", f->path);
+    const off_t moved = bytes_of(f->path);
+    for (const int end = i + 4000; i < end; i++)
+        assert_int_equal(submit(f->store, i, 100000), 0);
+    assert_true(bytes_of(f->path) > moved);
+    assert_true(bytes_of(log) < (off_t)2 * 8 * LOG_PAGES * WITH_FRAME);
+}
+
 static void recovery_requeues_running_jobs(void **state)
 {
     struct fixture *f = *state;
@@ -207,9 +244,10 @@ static void two_deaths_are_counted_until_a_restart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_STORE(what_was_accepted_survives_kill_9),  WITH_STORE(a_store_of_an_earlier_version_is_kept),
-        WITH_STORE(a_store_of_version_4_is_kept),       WITH_STORE(recovery_requeues_running_jobs),
-        WITH_STORE(a_file_that_is_no_store_is_refused), WITH_STORE(two_deaths_are_counted_until_a_restart),
+        WITH_STORE(what_was_accepted_survives_kill_9),      WITH_STORE(a_store_of_an_earlier_version_is_kept),
+        WITH_STORE(a_store_of_version_4_is_kept),           WITH_STORE(recovery_requeues_running_jobs),
+        WITH_STORE(the_log_is_moved_into_the_store),        WITH_STORE(a_file_that_is_no_store_is_refused),
+        WITH_STORE(two_deaths_are_counted_until_a_restart),
     };
     return cmocka_run_group_tests_name("store_open", tests, NULL, NULL);
 }

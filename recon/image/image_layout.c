@@ -146,17 +146,24 @@ enum {
     BLOCK = 1024           /* values at a time */
 };
 
-void image_brightness(const struct image_series *series, size_t first, size_t count, float *out)
+static inline float finite_or_0(float value)
 {
-    const float *p = series->data + (series->complex_valued ? 2 * first : first);
+    return fabsf(value) <= FLT_MAX ? value : 0;
+}
+
+void image_brightness(const struct image_series *series, size_t first, size_t count, float *restrict out)
+{
+    const float *restrict p = series->data + (series->complex_valued ? 2 * first : first);
     if (series->complex_valued)
         for (size_t i = 0; i < count; i++)
-            out[i] = hypotf(p[2 * i], p[2 * i + 1]);
-    else
+            out[i] = finite_or_0(hypotf(p[2 * i], p[2 * i + 1]));
+    else if (series->phases)
         for (size_t i = 0; i < count; i++)
-            out[i] = series->phases ? p[i] + PI : fabsf(p[i]);
-    for (size_t i = 0; i < count; i++)
-        out[i] = fabsf(out[i]) <= FLT_MAX ? out[i] : 0;
+            out[i] = finite_or_0(p[i] + PI);
+    else
+#pragma omp simd
+        for (size_t i = 0; i < count; i++)
+            out[i] = finite_or_0(fabsf(p[i]));
 }
 
 /* Positive floats order as their bits do; the upper 16 bits make a histogram whose bins are 0.8 % wide whatever the

@@ -38,7 +38,7 @@ int image_layout_create(struct image_layout *out, const struct image_series *ser
 
 /* The magnitudes of `count` pixels of the series from number `first` on, or their phases + pi; 0 where one is not
  * finite. */
-void image_brightness(const struct image_series *series, size_t first, size_t count, float *out);
+void image_brightness(const struct image_series *series, size_t first, size_t count, float *restrict out);
 
 /* The brightness to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes, or all phases. Fails
  * with ERR_NO_MEMORY. */

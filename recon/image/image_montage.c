@@ -211,13 +211,14 @@ static float tile_value(const struct montage *m, const float *plane, size_t x, s
 }
 
 /* Greys of a row of values. */
-static void row_draw(const float *values, size_t count, const float window[2], uint8_t *row)
+static void row_draw(const float *restrict values, size_t count, const float window[2], uint8_t *restrict row)
 {
-    const float scale = window[1] > window[0] ? 255.0f / (window[1] - window[0]) : 0;
+    const float low = window[0], scale = window[1] > low ? 255.0f / (window[1] - low) : 0;
+#pragma omp simd
     for (size_t x = 0; x < count; x++) {
-        float grey = (values[x] - window[0]) * scale;
+        float grey = (values[x] - low) * scale;
         grey = grey > 0 ? grey : 0;
-        row[x] = (uint8_t)((grey < 255 ? grey : 255) + 0.5f);
+        row[x] = (uint8_t)(int)((grey < 255 ? grey : 255) + 0.5f);
     }
 }
 

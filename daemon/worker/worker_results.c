@@ -29,6 +29,8 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
     return 0;
 }
 
+enum { COPIED_BYTES = 1 << 20 };
+
 /* Files [first, end) that one thread writes, and the outcome. */
 struct writing {
     const struct result_files *files;
@@ -125,7 +127,7 @@ static int promise_check(const struct result_files *files, const struct job_outc
 }
 
 /* A new thread writes the first file while this one writes the others, which take longer: this thread can reuse its
- * memory, a new one must allocate. */
+ * memory, a new one must allocate. A thread takes as long to start as COPIED_BYTES to copy. */
 static int files_fill(const struct result_files *files, const struct job_outcome *outcome,
                       const struct made_files *made)
 {
@@ -133,7 +135,8 @@ static int files_fill(const struct result_files *files, const struct job_outcome
     double start = clock_seconds();
     struct writing first = {.files = files, .outcome = outcome, .made = made, .end = 1};
     struct writing others = {.files = files, .outcome = outcome, .made = made, .first = 1, .end = files->count};
-    bool beside = files->count > 1 && pthread_create(&thread, NULL, files_write, &first) == 0;
+    const bool worth = files->count > 1 && !(made && outcome->most_bytes <= COPIED_BYTES);
+    bool beside = worth && pthread_create(&thread, NULL, files_write, &first) == 0;
     if (!beside)
         files_write(&first);
     if (beside || first.rc == 0)

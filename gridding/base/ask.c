@@ -7,8 +7,9 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { LINE = 64 };
+enum { LINE = 64, PIECE = 1 << 20, PIECE_COST = 500000 /* bytes, ns */ };
 
 /* The parts that are apart are on cache lines of their own: thread 0 writes the cost all the time. */
 struct asker {
@@ -63,4 +64,27 @@ bool asker_stopped(struct asker *asker, size_t cost)
     const int rc = asker->ask.ask(asker->ask.context);
     atomic_store_explicit(&asker->rc, rc, memory_order_relaxed);
     return rc != 0;
+}
+
+int asker_zero(struct asker *asker, void *to, size_t bytes)
+{
+    char *at = to;
+    for (size_t done = 0; done < bytes; done += PIECE) {
+        if (bytes > PIECE && asker_stopped(asker, PIECE_COST))
+            return asker_rc(asker);
+        memset(at + done, 0, bytes - done < PIECE ? bytes - done : PIECE);
+    }
+    return 0;
+}
+
+int asker_copy(struct asker *asker, void *to, const void *from, size_t bytes)
+{
+    char *at = to;
+    const char *source = from;
+    for (size_t done = 0; done < bytes; done += PIECE) {
+        if (bytes > PIECE && asker_stopped(asker, PIECE_COST))
+            return asker_rc(asker);
+        memcpy(at + done, source + done, bytes - done < PIECE ? bytes - done : PIECE);
+    }
+    return 0;
 }

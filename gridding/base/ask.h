@@ -45,6 +45,10 @@ bool asker_stopped(struct asker *asker, size_t cost);
 /* The answer so far. */
 int asker_rc(const struct asker *asker);
 
+/* Set bytes to 0, and copy them (without overlap), in pieces: a gigabyte of new memory takes a second. Fail as told. */
+int asker_zero(struct asker *asker, void *to, size_t bytes);
+int asker_copy(struct asker *asker, void *to, const void *from, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -63,9 +62,7 @@ static void cpu_release(struct dev *dev, void *memory)
 
 static int cpu_copy(struct dev *dev, void *to, const void *from, size_t bytes)
 {
-    (void)dev;
-    memcpy(to, from, bytes);
-    return 0;
+    return asker_copy(dev_asker(dev), to, from, bytes);
 }
 
 /* Copies are complete. */
@@ -83,9 +80,7 @@ static int cpu_copy_between(struct dev *to, void *there, struct dev *from, const
 
 static int cpu_zero(struct dev *dev, void *memory, size_t bytes)
 {
-    (void)dev;
-    memset(memory, 0, bytes);
-    return 0;
+    return asker_zero(dev_asker(dev), memory, bytes);
 }
 
 const struct dev_leaf dev_leaf_cpu = {

@@ -4,8 +4,6 @@
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/vec_element.h"
 
-#include <string.h>
-
 enum {
     PARALLEL_FROM = 1 << 15, /* elements; for shorter vectors, waking threads costs more than it saves */
     SUMS = 256,              /* parts of a dot product, summed in their order */
@@ -14,16 +12,12 @@ enum {
 
 static int zero(struct dev *dev, size_t n, struct c32 *x)
 {
-    (void)dev;
-    memset(x, 0, n * sizeof *x);
-    return 0;
+    return asker_zero(dev_asker(dev), x, n * sizeof *x);
 }
 
 static int copy(struct dev *dev, size_t n, const struct c32 *x, struct c32 *y)
 {
-    (void)dev;
-    memcpy(y, x, n * sizeof *y);
-    return 0;
+    return asker_copy(dev_asker(dev), y, x, n * sizeof *y);
 }
 
 static int axpy(struct dev *dev, size_t n, float a, const struct c32 *x, struct c32 *y)

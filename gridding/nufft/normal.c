@@ -104,8 +104,8 @@ static void image_put(const struct spread *s, const int shift[3])
 /* sum_m w_m exp(+2 pi i k_m . l) for every difference l of two pixels. The last axis' half from 0 on is computed. */
 static int spread_fill(const struct spread *s)
 {
-    int rc = 0, last = s->dim - 1;
-    memset(s->values, 0, s->cells * sizeof *s->values);
+    const int last = s->dim - 1;
+    int rc = asker_zero(dev_asker(s->dev), s->values, s->cells * sizeof *s->values);
     for (int part = 0; part < 1 << last && !rc; part++) {
         int shift[3] = {0};
         for (int d = 0; d < s->dim; d++)
@@ -224,8 +224,7 @@ int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_pa
 static int even_put(const struct spread *s, double (*value)(const void *of, const double l[3]), const void *of,
                     struct c32 *to)
 {
-    int rc = 0;
-    memset(to, 0, s->cells * sizeof *to);
+    int rc = asker_zero(dev_asker(s->dev), to, s->cells * sizeof *to);
     for (int z = 0; z < s->n[2] && !rc; z++) {
         rc = ask_on(s);
 #pragma omp parallel for schedule(static) num_threads(s->dev->threads) if (s->pixels >= 1 << 15)

@@ -171,6 +171,21 @@ static int wavelet(struct scene *s)
     return rc ? rc : sparse_wavelet_inverse(s->dev, n, levels, s->out);
 }
 
+/* Copies of large memory. */
+static int copies(struct scene *s)
+{
+    const size_t bytes = 2 * SAMPLES * sizeof *s->out;
+    struct c32 *other = allocate(2 * SAMPLES, sizeof *other);
+    s->bytes = PIXELS * sizeof *s->out;
+    int rc = vec_copy(s->dev, PIXELS, s->image, s->out);
+    if (rc == 0)
+        rc = dev_upload(s->dev, other, s->out, bytes);
+    if (rc == 0)
+        rc = dev_zero(s->dev, other, bytes);
+    free(other);
+    return rc;
+}
+
 /* Two differences of 2^17 pixels. */
 static int tv_step(struct scene *s)
 {
@@ -191,7 +206,7 @@ static const struct work {
     {"plan", plan},       {"weights", weights},       {"adjoint", adjoint}, {"squares", squares},
     {"forward", forward}, {"convolve", convolve},     {"parts", parts},     {"normal operator", normal},
     {"normal", apply},    {"Pipe-Menon", pipe_menon}, {"axis", axis},       {"waves", waves},
-    {"coils", coils},     {"wavelet", wavelet},       {"tv", tv_step},
+    {"coils", coils},     {"wavelet", wavelet},       {"tv", tv_step},      {"copies", copies},
 };
 enum { WORKS = sizeof works / sizeof *works };
 

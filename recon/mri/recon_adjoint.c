@@ -6,8 +6,9 @@
 
 #include <math.h>
 
-/* Pixels of an image that is shown in pieces: of the least, of its first piece, of the others. */
-enum { PIECES_FROM = 1 << 18, PIECE_FIRST = 1 << 16, PIECE = 1 << 20 };
+/* Pixels of an image that is shown in pieces: of the least; of its first piece, and of the largest: each is larger than
+ * the one before, since a transfer of many bytes has more threads. */
+enum { PIECES_FROM = 1 << 18, PIECE_FIRST = 1 << 16, PIECE_MOST = 1 << 22, PIECE_GROWTH = 4 };
 
 /* The times of the last adjoint. */
 static void times_add(struct gridder *g)
@@ -57,10 +58,11 @@ static int squares_fetch(struct gridder *g, size_t f, size_t from, size_t end)
 static int squares_store(struct gridder *g, size_t f)
 {
     const bool pieces = g->pixels > PIECES_FROM && gridder_shows(g, f);
+    size_t piece = pieces ? PIECE_FIRST : g->pixels;
     int rc = 0;
     for (size_t from = 0, end; from < g->pixels && rc == 0; from = end) {
-        const size_t most = !pieces ? g->pixels : from == 0 ? PIECE_FIRST : PIECE;
-        end = g->pixels - from < most ? g->pixels : from + most;
+        end = g->pixels - from < piece ? g->pixels : from + piece;
+        piece = piece < PIECE_MOST ? PIECE_GROWTH * piece : piece;
         rc = squares_fetch(g, f, from, end);
         if (rc == 0 && pieces && end < g->pixels)
             gridder_show_pixels(g, end);

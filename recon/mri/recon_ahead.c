@@ -174,16 +174,18 @@ static int run_follow(struct recon_ahead *ahead, const struct scan *scan, const 
     return rc;
 }
 
-/* Follow the images of what has come. Fails with ERR_NO_MEMORY. */
+/* Follow the images of what has come, and look at its trajectory, of which nothing should be left to look at at CLOSE.
+ * Fails with ERR_NO_MEMORY. */
 static int images_look(struct recon_ahead *ahead, const struct job_request *request, const struct scan *scan,
                        uint64_t readouts)
 {
     const uint64_t each = (uint64_t)value_of(request, RECON_FRAME_READOUTS);
-    int rc = 0;
+    int rc = recon_seen_grow(&ahead->begun.seen, readouts);
     for (; ahead->looked < readouts && rc == 0; ahead->looked++) {
         const struct scan_readout *r = &scan->readouts[ahead->looked];
         if (frames_ignore(r->flags) >= 0)
             continue;
+        recon_seen_look(&ahead->begun.seen, scan, ahead->looked);
         rc = run_follow(ahead, scan, r);
         if (rc == 0)
             rc = group_count(ahead, r);

@@ -26,6 +26,8 @@ struct recon_seen {
 
 /* Make place for `count` readouts. Fails with ERR_NO_MEMORY. */
 int recon_seen_grow(struct recon_seen *seen, size_t count);
+/* Look at readout `i` of the scan, which has just come, and has a place. (recon_traj.c) */
+void recon_seen_look(struct recon_seen *seen, const struct scan *scan, size_t i);
 void recon_seen_free(struct recon_seen *seen);
 
 #endif

@@ -211,6 +211,20 @@ static struct extremes readout_look(const struct recon_job *job, size_t i)
     return found;
 }
 
+void recon_seen_look(struct recon_seen *seen, const struct scan *scan, size_t i)
+{
+    const struct scan_readout *readout = &scan->readouts[i];
+    const struct recon_job job = {.scan = *scan, .columns = readout->traj_dims};
+    if (job.columns < 2 || job.columns > 4 || frames_kept(readout) == 0 || seen->readout[i].columns > 0)
+        return; /* the job says what is wrong */
+    seen->readout[i] = (struct seen_readout){
+        .extremes = readout_scan(kept_traj(&job, readout), frames_kept(readout), job.columns),
+        .hash = readout_hash(&job, readout),
+        .columns = job.columns,
+    };
+    seen->looked++;
+}
+
 /* The samples of readouts that are to be looked at. */
 static void looks_count(const struct recon_job *job, size_t *samples)
 {

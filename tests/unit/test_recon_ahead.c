@@ -84,6 +84,7 @@ static void each_readout_is_looked_at_once(void **state)
         for (size_t count = 1; count <= s.flat.header.readouts; count++) {
             stream_put(&s, count);
             assert_false(job_step(&job));
+            assert_int_equal(recon_begun_of(job.ahead)->seen.looked, count); /* nothing is left for CLOSE */
         }
         stream_close(&s);
         assert_true(job_step(&job));

@@ -27,6 +27,7 @@ struct ahead {
     struct expected next; /* under lock: told, and not begun */
     bool forgotten;       /* likewise: `now` is */
     atomic_bool stop;     /* what is computed now */
+    atomic_bool begun;    /* the job of `now` has begun */
     /* of the thread that owns the device, which changes now.id under the lock: */
     struct expected now;
     struct live_file file;
@@ -90,6 +91,8 @@ void ahead_interrupt(struct ahead *a, const char *id)
     pthread_mutex_lock(&a->lock);
     if (strcmp(a->now.id, id) != 0)
         a->stop = true;
+    else
+        a->begun = true;
     pthread_mutex_unlock(&a->lock);
     fetcher_poke(a->fetcher);
 }
@@ -116,7 +119,7 @@ static void now_drop(struct ahead *a)
     pthread_mutex_lock(&a->lock);
     struct expected old = a->now;
     a->now = (struct expected){.live = -1};
-    a->forgotten = false;
+    a->forgotten = a->begun = false;
     pthread_mutex_unlock(&a->lock);
     made_drop(a, &old);
 }
@@ -131,7 +134,7 @@ static void next_take(struct ahead *a)
         old = a->now;
         a->now = a->next;
         a->next = (struct expected){.live = -1};
-        a->forgotten = false;
+        a->forgotten = a->begun = false;
     }
     pthread_mutex_unlock(&a->lock);
     if (!turn)
@@ -220,7 +223,8 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     request.room = (struct job_room){.files = files.file, .count = files.count};
     if (rc == 0)
         rc = a->now.run->run(&job->outcome, dev, &request, &computing, job->input);
-    if (rc == 0 && job->outcome.most_bytes > 0 && job->outcome.most_bytes <= MOST_WRITTEN)
+    /* A job that has begun meanwhile has its files, and needs no copy. */
+    if (rc == 0 && !a->begun && job->outcome.most_bytes > 0 && job->outcome.most_bytes <= MOST_WRITTEN)
         job->made.written = result_files_write(&files, &job->outcome) == 0;
     job->ended = clock_seconds();
     a->over = rc != ERR_CANCELED;

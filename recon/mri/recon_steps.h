@@ -118,13 +118,16 @@ static inline bool recon_series(const struct recon_job *job)
     return recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
 }
 
-enum { RECON_THREAD_SAMPLES = 1 << 16 };
-
-/* The number of threads for a pass over this many samples: waking one takes as long as copying RECON_THREAD_SAMPLES. */
+/* The number of threads for a pass over this many samples: for few, one thread is faster. A job on a GPU that is not
+ * large uses FEW: on a machine with many cores, to wake them all takes longer than its passes. The number is the same
+ * in all passes of a job, and on a CPU that of gridding: libgomp ends the threads that a smaller team does not need,
+ * and starts others for the next larger one. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
-    const size_t threads = 1 + samples / RECON_THREAD_SAMPLES;
-    return threads < (size_t)dev_threads(job->dev) ? (int)threads : dev_threads(job->dev);
+    enum { ALONE = 1 << 16, FEW = 4, MANY_SAMPLES = 1 << 20 };
+    const int all = dev_threads(job->dev);
+    const bool few = dev_is_gpu(job->dev) && job->samples < MANY_SAMPLES && all > FEW;
+    return samples <= ALONE ? 1 : few ? FEW : all;
 }
 
 /* Run a job on a decoded scan, which stays the caller's. Fails as kind_run.run() and kind_check(). */

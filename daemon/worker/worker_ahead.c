@@ -119,7 +119,8 @@ static void now_drop(struct ahead *a)
     pthread_mutex_lock(&a->lock);
     struct expected old = a->now;
     a->now = (struct expected){.live = -1};
-    a->forgotten = a->begun = false;
+    a->forgotten = false;
+    a->begun = false;
     pthread_mutex_unlock(&a->lock);
     made_drop(a, &old);
 }
@@ -134,7 +135,8 @@ static void next_take(struct ahead *a)
         old = a->now;
         a->now = a->next;
         a->next = (struct expected){.live = -1};
-        a->forgotten = a->begun = false;
+        a->forgotten = false;
+        a->begun = false;
     }
     pthread_mutex_unlock(&a->lock);
     if (!turn)

@@ -181,6 +181,8 @@ static const struct grid_case cubes[] = {
     {"cubes, a short axis", &cube, {3, {30, 12, 3}, {5, 5, 5}, {0.4, 0.5, 0.8}, PERIODIC3}, 40, EVERYWHERE, false, 1},
     {"cubes, clustered", &cube, {3, {12, 12, 12}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 3000, CLUSTERED, true, 1},
     {"boxes on cut-offs", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3}, 90, LATTICE, false, 1},
+    {"of several tiles", &bell_box, {3, {40, 19, 33}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3}, 150, LATTICE, false, 1},
+    {"and open", &bell_box, {3, {35, 30, 17}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 150, LATTICE, false, 1},
     {"a lone box", &bell_box, {3, {40, 40, 40}, {0, 0, 0}, {0.1, 0.1, 0.1}, OPEN3}, 1, CLUSTERED, false, 1},
     {"no box", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 0, EVERYWHERE, false, 1},
 };
@@ -262,14 +264,15 @@ static void crowds_of_cubes_in_parts(void **state)
         }
         range_points_free(points);
     }
-    c.values[7] = NAN;
     struct range_points *points = points_with(&c, dev, law.params.reach * 1.5, RANGE_DEPTH_AUTO, RANGE_SPLIT);
+    c.values[7] = NAN;
     memset(grid, 0, c.nodes * sizeof *grid);
     scatter(dev, points, &law, &c, grid);
     size_t finite = 0;
     for (size_t i = 0; i < c.nodes; i++)
         finite += isfinite(grid[i]);
     assert_true(finite > 0 && finite < c.nodes);
+    set_gives(dev, points, &law, &c, grid);
     range_points_free(points);
     free(grid);
     dev_free(dev);

@@ -252,21 +252,29 @@ static inline void scatter(struct dev *dev, const struct range_points *points, c
     dev_release(dev, values);
 }
 
-/* What range_scatter_set() leaves of a grid of NaNs is `grid`, the sums on a grid of zeros; additions may take
- * subnormal numbers for 0. */
+/* What range_scatter_set() leaves of a grid that is full is `grid`, the sums on a grid of zeros; additions may take
+ * subnormal numbers for 0. range_scatter() then adds the sums once more. */
 static inline void set_gives(struct dev *dev, const struct range_points *points, const struct range_law *law,
                              const struct cloud *c, const float *grid)
 {
     const size_t all = (size_t)c->channels * c->nodes;
     float *set = allocate(all, sizeof *set);
     for (size_t i = 0; i < all; i++)
-        set[i] = NAN;
+        set[i] = 1e30f;
     float *values = on_device(dev, c->values, (size_t)c->channels * c->count), *sums = on_device(dev, set, all);
     assert_int_equal(range_scatter_set(points, law, c->channels, values, sums, NULL), 0);
-    off_device(dev, sums, set, all);
+    assert_int_equal(dev_download(dev, set, sums, all * sizeof *set), 0);
     for (size_t i = 0; i < all; i++)
-        if (!(grid[i] == set[i] || fabsf(grid[i] - set[i]) < FLT_MIN))
+        if (!(grid[i] == set[i] || fabsf(grid[i] - set[i]) < FLT_MIN || (isnan(grid[i]) && isnan(set[i]))))
             fail_msg("node %zu: %.9g, added to 0 %.9g", i, (double)set[i], (double)grid[i]);
+    assert_int_equal(range_scatter(points, law, c->channels, values, sums, NULL), 0);
+    off_device(dev, sums, set, all);
+    double off = 0, size = 0;
+    for (size_t i = 0; i < all; i++) {
+        off += isfinite(grid[i]) ? fabs((double)set[i] - 2 * (double)grid[i]) : 0;
+        size += isfinite(grid[i]) ? fabs((double)grid[i]) : 0;
+    }
+    assert_true(off <= 1e-3 * size);
     dev_release(dev, values);
     free(set);
 }

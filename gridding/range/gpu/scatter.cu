@@ -148,10 +148,14 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     for (int d = 0; d < 3; d++) {
         job.bins_of[d] = 1 / p->view.edge[d];
         job.bin_nodes[d] = (float)(p->view.edge[d] / p->view.box.spacing[d]);
+        job.node_bins[d] = (float)(p->view.box.spacing[d] / p->view.edge[d]);
+        job.widest_bins[d] = (float)(job.widest / p->view.edge[d]);
         job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
         job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
         job.width[d] = (float)job.spacing[d];
+        job.per_width[d] = (float)(1 / p->view.box.spacing[d]);
         job.nodes_of[d] = 1 / p->view.box.spacing[d];
+        job.margin[d] = job.widest * job.nodes_of[d] + 2;
         job.nodes *= (size_t)p->view.box.cells[d];
     }
     job.width_ratio = (float)(job.spacing[1] / p->view.box.spacing[0]);
@@ -164,6 +168,7 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
 
 /* Parts that are summed at a time, and the points of one. */
 const size_t SLOTS = 1024;
+const size_t SHARED_ANY = 48 << 10; /* bytes of shared memory that every kernel may have */
 const unsigned long long DEPTH_AUTO = 8192, DEPTH_LEAST = 256;
 
 /* The state of a sum. */
@@ -180,8 +185,8 @@ struct scatter {
     unsigned long long pace;   /* points near the tiles that are summed between two calls of the listener */
     struct sums_task *tasks;   /* the host's, [SLOTS] */
     struct sums_group *groups; /* the host's, [SLOTS] */
-    void *device_tasks, *device_groups, *device_near, *device_place, *device_values;
-    const unsigned long long *device_counts; /* in device_near; NULL: not counted, no tile is cut */
+    void *device_tasks, *device_groups, *device_near; /* device_near: packed points, too */
+    const unsigned long long *device_counts;          /* in device_near; NULL: not counted, no tile is cut */
     float *slots;
     const struct listener *listener;
     size_t done, most;
@@ -217,19 +222,15 @@ int tell(struct scatter *s)
 }
 
 /* Points as packed ways read them. */
-int pack(struct scatter *s, unsigned *largest)
+int pack(struct scatter *s, int4 *place, float *value, unsigned *largest)
 {
     struct gpu *gpu = s->points->gpu;
     const uint32_t count = s->job.points.count;
-    int rc = gpu_alloc(gpu, count * sizeof *s->job.place, &s->device_place, what);
-    if (!rc)
-        rc = gpu_alloc(gpu, count * sizeof *s->job.packed, &s->device_values, what);
-    if (rc || count == 0)
-        return rc;
-    s->job.place = (const int4 *)s->device_place;
-    s->job.packed = (const float *)s->device_values;
-    pack_points<<<gpu_blocks(count, THREADS), THREADS, 0, gpu->stream>>>(s->job, (int4 *)s->device_place,
-                                                                         (float *)s->device_values, largest);
+    s->job.place = place;
+    s->job.packed = value;
+    if (count == 0)
+        return 0;
+    pack_points<<<gpu_blocks(count, THREADS), THREADS, 0, gpu->stream>>>(s->job, place, value, largest);
     return gpu_launched(what);
 }
 
@@ -249,15 +250,16 @@ int count_points(struct scatter *s)
 {
     struct gpu *gpu = s->points->gpu;
     const bool counted = !is_packed(s->way) || s->listener || !is_light(s);
-    const size_t counts = s->tiles * sizeof *s->near;
-    int rc = gpu_alloc(gpu, counts + sizeof s->sums, &s->device_near, what);
+    const size_t counts = s->tiles * sizeof *s->near, points = is_packed(s->way) ? s->job.points.count : 0;
+    int rc = gpu_alloc(gpu, points * (sizeof(int4) + sizeof(float)) + counts + sizeof s->sums, &s->device_near, what);
     if (rc)
         return rc;
-    unsigned long long *near = (unsigned long long *)s->device_near;
+    int4 *place = (int4 *)s->device_near;
+    unsigned long long *near = (unsigned long long *)(place + points);
     near_sums *sums = (near_sums *)(near + s->tiles);
     rc = gpu_check(cudaMemsetAsync(sums, 0, sizeof *sums, gpu->stream), what);
     if (!rc && is_packed(s->way))
-        rc = pack(s, &sums->largest);
+        rc = pack(s, place, (float *)(sums + 1), &sums->largest);
     if (!rc && counted) {
         count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles, near,
                                                                                     sums);
@@ -265,6 +267,7 @@ int count_points(struct scatter *s)
     }
     s->device_counts = counted ? near : NULL;
     s->job.largest = &sums->largest;
+    s->job.told = counted ? NULL : (unsigned *)gpu->sums;
     if (rc || !counted)
         return rc;
     rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
@@ -289,11 +292,11 @@ int make_slots(struct scatter *s)
 
 int make(struct scatter *s)
 {
-    int rc = gpu_check(cudaFuncSetAttribute((const void *)s->kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    int rc = count_points(s);
+    if (!rc && s->kernel.shared > SHARED_ANY)
+        rc = gpu_check(cudaFuncSetAttribute((const void *)s->kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)s->kernel.shared),
                        what);
-    if (!rc)
-        rc = count_points(s);
     return rc || s->sums.most <= s->depth ? rc : make_slots(s);
 }
 
@@ -303,8 +306,6 @@ void end(struct scatter *s)
     gpu_release(gpu, s->device_tasks);
     gpu_release(gpu, s->device_groups);
     gpu_release(gpu, s->device_near);
-    gpu_release(gpu, s->device_place);
-    gpu_release(gpu, s->device_values);
     gpu_release(gpu, s->slots);
     free(s->near);
     free(s->tasks);
@@ -433,18 +434,16 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
               (unsigned long long)points->gpu->multiprocessors;
 }
 
-/* Whether halves hold the values, which the host knows if points were counted, and otherwise asks for after the sum. */
-int find_done(struct scatter *s, bool *done)
+/* Whether halves hold the values. The host knows their largest if points were counted, otherwise after the sum. */
+bool is_done(struct scatter *s)
 {
     float largest;
-    *done = true;
     if (s->way != WAY_CUBES)
-        return 0;
-    const int rc =
-        s->device_counts ? 0 : gpu_download(s->points->gpu, &s->sums.largest, s->job.largest, sizeof(unsigned));
+        return true;
+    if (!s->device_counts)
+        s->sums.largest = *s->job.told;
     memcpy(&largest, &s->sums.largest, sizeof largest);
-    *done = relative_of(largest) > 0;
-    return rc;
+    return relative_of(largest) > 0;
 }
 
 } // namespace
@@ -472,15 +471,13 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
         if (!rc)
             rc = make(&s);
         s.job.set = set && s.large && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
-        done = true;
-        if (!rc && s.device_counts)
-            rc = find_done(&s, &done);
+        done = rc || !s.device_counts || is_done(&s);
         if (!rc && done && set && !s.job.set)
             rc = sums_gpu_clear(s.points, channels, grid);
         if (!rc && done)
             rc = sum_all(&s, channels, s.points->view.box.dim == 3 && channels == 1 ? 1 : TOGETHER, values, grid);
         if (!rc && !s.device_counts)
-            rc = find_done(&s, &done);
+            done = is_done(&s);
         end(&s);
     }
     return rc;

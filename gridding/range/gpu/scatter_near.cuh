@@ -47,21 +47,26 @@ struct scatter_job {
     float strength;
     /* Of packed points: */
     /* [count]: nodes from the grid's first, by 2^-bits, and the bits of the scale, whose sign is set for doubtful
-     * points of a sphere (is_doubtful()); or (lean: points have no scales) those of the value. */
+     * points of a sphere or cube (is_doubtful()); or (lean: points have no scales) those of the value. */
     const int4 *place;
     bool lean;
     const float *packed; /* [count]: values */
     int bits;
     float step;              /* 2^-bits */
+    double margin[3];        /* nodes beyond the grid's ends, to which positions are held */
     float width[3];          /* spacing */
+    float per_width[3];      /* 1 / spacing */
     float width_ratio;       /* of y to x */
     double bins_of[3];       /* bins per length */
     float bin_nodes[3];      /* nodes per bin */
+    float node_bins[3];      /* bins per node */
+    float widest_bins[3];    /* the reach of the widest point, in bins */
     float reach;             /* the law's */
     float middle[3];         /* of a tile, in nodes from its first */
     float half[3];           /* half its side, plus the error of place_about() */
     float root_rate;         /* the square root of law.rate, over the reach */
-    const unsigned *largest; /* the bits of the largest magnitude of a value */
+    const unsigned *largest; /* the bits of the largest magnitude of a value .. */
+    unsigned *told;          /* .. and the host's memory, to which it is written (WAY_CUBES); NULL: not written */
 };
 
 /* Half the side of `nodes` nodes, plus the error of place_about(). */

@@ -56,6 +56,25 @@ __device__ bool is_doubtful(const float from[3], const float unit[3])
     return least < error;
 }
 
+/* Cube: whether a node may lie exactly on the point's reach along an axis, within float32's precision; then the sign of
+ * .w is set. Distances from the point are rounded five times, relative to 16 nodes and the reach, and positions are
+ * multiples of at most 2^-19. from: the point's position relative to a node; nodes: its reach, in nodes. */
+__device__ bool is_doubtful_cube(const float from[3], const float nodes[3])
+{
+    bool doubtful = false;
+    for (int d = 0; d < 3; d++) {
+        const float low = from[d] - nodes[d], high = from[d] + nodes[d], error = 1e-6f * (32 + nodes[d]);
+        doubtful = doubtful || fabsf(low - rintf(low)) < error || fabsf(high - rintf(high)) < error;
+    }
+    return doubtful;
+}
+
+/* x rounded to the nearest integer, which 32 bits can hold, without the conversion unit. */
+__device__ __forceinline__ int rounded_integer(double x)
+{
+    return __double2loint(x + 6755399441055744.0); /* 1.5 * 2^52 */
+}
+
 /* Packs points in the order of the bins. *largest: bits of the largest magnitude of a value. */
 __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place, float *value, unsigned *largest)
 {
@@ -65,40 +84,46 @@ __global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place
     if (i < p.count) {
         const float scale = p.scale ? p.scale[i] : 1, reach = job.reach * scale;
         int at[3];
-        float from[3], unit[3];
+        float from[3], unit[3], nodes_within[3];
         for (int d = 0; d < 3; d++) {
             const double nodes = (points_at(p, d, i) - p.box.origin[d]) * job.nodes_of[d];
-            const double margin = job.widest * job.nodes_of[d] + 2;
-            const double held = fmin(fmax(nodes, -margin), p.box.cells[d] + margin);
-            at[d] = (int)rint(held * (double)(1 << job.bits));
-            from[d] = (float)(held - rint(held));
+            const double held = fmin(fmax(nodes, -job.margin[d]), p.box.cells[d] + job.margin[d]);
+            at[d] = rounded_integer(held * (double)(1 << job.bits));
+            from[d] = (float)(at[d] - ((at[d] + (1 << (job.bits - 1))) >> job.bits << job.bits)) * job.step;
             unit[d] = job.spacing2[d] / (reach * reach);
+            nodes_within[d] = reach * job.per_width[d];
         }
         value[i] = job.values[p.source[i]];
-        const bool marked = job.law.form == RANGE_RADIAL && is_doubtful(from, unit);
+        const bool marked = job.law.form == RANGE_RADIAL      ? is_doubtful(from, unit)
+                            : job.law.form == RANGE_SEPARABLE ? is_doubtful_cube(from, nodes_within)
+                                                              : false;
         place[i] = make_int4(at[0], at[1], at[2], __float_as_int(job.lean ? value[i] : marked ? -scale : scale));
         magnitude = __float_as_uint(fabsf(value[i]));
     }
     magnitude = __reduce_max_sync(~0u, magnitude);
-    if ((threadIdx.x & 31) == 0 && magnitude > 0)
+    /* Atomics at one address wait for each other: few warps have more than what is there. */
+    if ((threadIdx.x & 31) == 0 && magnitude > __ldcg(largest))
         atomicMax(largest, magnitude);
 }
 
 /* ---- a block's list ---- */
 
-/* 32 rows that a warp searches: the number of candidates in the rows before each, the offset from a candidate's number
- * to its point, and the tile's first node relative to the row's image. */
+/* Up to 32 rows that a warp searches and that are not empty: the number of candidates in the rows before each (beyond
+ * the last: UINT32_MAX), the offset from a candidate's number to its point, and the tile's first node relative to the
+ * row's image. */
 struct listed_rows {
     uint32_t before[32], shift[32];
     int low[3][32];
 };
 
 /* PARTS: number of warps, each with room for CAP points. LEAN: points without scales, of which .w has the value, and no
- * more is listed. The state of a warp's search is here too, because the registers are needed for the sums. */
-template <int PARTS, int CAP, bool LEAN = false> struct near_list {
+ * more is listed. MASKS: a point's nodes are listed, not its number. The state of a warp's search is here too, because
+ * the registers are needed for the sums. */
+template <int PARTS, int CAP, bool LEAN = false, bool MASKS = false> struct near_list {
     int4 place[PARTS][CAP]; /* relative to the tile's first node; .w as packed */
     float value[PARTS][LEAN ? 1 : CAP];
-    uint32_t point[PARTS][LEAN ? 1 : CAP];
+    uint32_t point[PARTS][LEAN || MASKS ? 1 : CAP];
+    uint2 within[PARTS][MASKS ? CAP : 1]; /* masks_of() */
     int held[PARTS];
     int low[3];         /* the tile's first node */
     int from[3], to[3]; /* bins near the tile, numbered continuously across images */
@@ -106,9 +131,10 @@ template <int PARTS, int CAP, bool LEAN = false> struct near_list {
     unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
 };
 
+/* As image_of(), for the bins that are near a tile, which 32 bits can number. */
 __device__ __forceinline__ int image_in(int bin, int bins)
 {
-    return bin >= 0 && bin < bins ? 0 : (int)image_of(bin, bins);
+    return bin >= 0 && bin < bins ? 0 : (bin >= 0 ? bin : bin - (bins - 1)) / bins;
 }
 
 /* The distance of a row of bins from the tile along axis d, in nodes, at most; `bin` is numbered continuously across
@@ -125,6 +151,12 @@ __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin,
     return fmaxf(0.f, fmaxf(above, below) - 0.01f * edge - 0.01f) * job.width[d];
 }
 
+/* a / b, exactly; without an integer division where float32 can tell it. */
+__device__ __forceinline__ uint32_t quotient(uint32_t a, uint32_t b)
+{
+    return a < 1 << 20 ? (uint32_t)__fdividef((float)a + 0.5f, (float)b) : a / b;
+}
+
 /* A run of points, and the tile's first node relative to its image. */
 struct packed_row {
     uint32_t first, count;
@@ -139,7 +171,7 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
 {
     const points_view &p = job.points;
     const uint32_t heights = (uint32_t)(last_bin[1] - first_bin[1] + 1), line = images == 1 ? row : row / images,
-                   plane = line / heights;
+                   plane = quotient(line, heights);
     const int bin[2] = {first_bin[1] + (int)(line - plane * heights), first_bin[2] + (int)plane};
     const int image[3] = {image_in(first_bin[0], p.bins[0]) + (int)(row - line * images), image_in(bin[0], p.bins[1]),
                           image_in(bin[1], p.bins[2])};
@@ -194,20 +226,90 @@ __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4
                                            : fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
 }
 
+/* The image of the box that a list entry belongs to, along axis d; `rel` is its position relative to the tile's first
+ * node. */
+__device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
+{
+    const long long whole = (long long)rel + ((long long)low << job.bits) - place;
+    return (int)(whole / ((long long)job.points.box.cells[d] << job.bits));
+}
+
+/* The position of a listed point in double precision, in nodes relative to the tile's first. */
+__device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
+                                            double at[3])
+{
+    const points_view &p = job.points;
+    int low[3];
+    tile_low(job, tile, low);
+    const int4 place = job.place[point];
+    const int from[3] = {rel.x, rel.y, rel.z}, packed[3] = {place.x, place.y, place.z};
+    for (int d = 0; d < 3; d++)
+        at[d] = (points_at(p, d, point) - p.box.origin[d]) / p.box.spacing[d] +
+                (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
+}
+
+/* ---- the nodes that a point reaches, as masks ---- */
+
+/* Which of a tile's MASK_SIDE nodes along axis d are within reach of a point, in double precision: bit k. rel: as in
+ * near_list. */
+enum { MASK_SIDE = 16 };
+
+__device__ __noinline__ uint32_t exact_mask(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int d)
+{
+    double at[3];
+    exact_place(job, tile, point, rel, at);
+    const double reach = job.law.reach * (double)fabsf(__int_as_float(rel.w));
+    uint32_t mask = 0;
+    for (int k = 0; k < MASK_SIDE; k++)
+        mask |= (fabs((k - at[d]) * job.spacing[d]) < reach) << k;
+    return mask;
+}
+
+/* 2^n, n being `at` rounded down and held between 0 and MASK_SIDE. */
+__device__ __forceinline__ uint32_t bit_below(float at)
+{
+    const float held = fminf(fmaxf(at, 0.f), (float)MASK_SIDE);
+    return 1u << (__float_as_int(__fadd_rd(held, 8388608.f)) & 31); /* 2^23: integers are the lowest bits */
+}
+
+/* The same in float32. No node lies next to where the reach ends (is_doubtful_cube()). */
+__device__ __forceinline__ uint32_t node_mask(float at, float reach)
+{
+    return bit_below(at + reach + 1.f) - bit_below(at - reach + 1.f);
+}
+
+/* The nodes of a tile that a point reaches: x: along x; y: along y, and along z in the upper half. 0: none along some
+ * axis. */
+__device__ __forceinline__ uint2 masks_of(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel)
+{
+    const float scale = __int_as_float(rel.w), reach = job.reach * fabsf(scale);
+    uint32_t x = node_mask((float)rel.x * job.step, reach * job.per_width[0]),
+             y = node_mask((float)rel.y * job.step, reach * job.per_width[1]),
+             z = node_mask((float)rel.z * job.step, reach * job.per_width[2]);
+    if (scale < 0) {
+        x = exact_mask(job, tile, point, rel, 0);
+        y = exact_mask(job, tile, point, rel, 1);
+        z = exact_mask(job, tile, point, rel, 2);
+    }
+    return x && y && z ? make_uint2(x, y | z << MASK_SIDE) : make_uint2(0, 0);
+}
+
+/* ---- the search ---- */
+
 /* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
  * which every part of a list has points of all sides of the tile, so that warps have alike much to do. */
-template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
+template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false> struct near_scan {
     /* Fewer candidates are not examined to fill the list. */
     enum { LEAST = LEAN ? 8 : 32 };
     const scatter_job &job;
-    near_list<PARTS, CAP, LEAN> &list;
+    near_list<PARTS, CAP, LEAN, MASKS> &list;
     uint32_t tile;
-    uint32_t pass;      /* passes of 32 rows that have begun */
+    uint32_t begun;     /* rows of which a warp's search has begun, of all warps */
     uint32_t all, next; /* candidates of the pass; the next candidate */
     bool whole;         /* all candidates are to be searched */
 
-    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LEAN> &l, uint32_t t)
-        : job(j), list(l), tile(t), pass(0), all(0), next(0), whole(true)
+    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LEAN, MASKS> &l, uint32_t t)
+        : job(j), list(l), tile(t), begun(0), all(0), next(0), whole(true)
     {
         if (threadIdx.x < 3) {
             const int d = (int)threadIdx.x;
@@ -219,30 +321,39 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
         __syncthreads();
     }
 
-    /* The bins of axis d near the tile, as near_span_of(). */
+    /* The bins of axis d near the tile, as near_span_of(), or one more. */
     __device__ __forceinline__ void find_span(int d)
     {
         const int low = list.low[d], last = min(low + job.tile[d], job.points.box.cells[d]) - 1;
-        const double slack = 1e-6; /* of a bin: more than rounding errors */
-        const int from = (int)floor((low * job.spacing[d] - job.widest) * job.bins_of[d] - slack),
-                  to = (int)floor((last * job.spacing[d] + job.widest) * job.bins_of[d] + slack);
+        const float wide = job.widest_bins[d], slack = 4e-3f + 4e-7f * wide; /* more than rounding errors */
+        const int from = (int)floorf((float)low * job.node_bins[d] - wide - slack),
+                  to = (int)floorf((float)last * job.node_bins[d] + wide + slack);
         const bool open = !job.points.box.periodic[d];
         list.from[d] = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
         list.to[d] = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
     }
 
+    /* Images along x of the rows near the tile; these rows. */
+    __device__ __forceinline__ uint32_t images_near() const
+    {
+        const int bins = job.points.bins[0];
+        const bool one = list.from[0] >= 0 && list.to[0] < bins;
+        return one ? 1 : (uint32_t)(image_in(list.to[0], bins) - image_in(list.from[0], bins) + 1);
+    }
+
+    __device__ __forceinline__ uint32_t rows_near() const
+    {
+        return images_near() * (uint32_t)(list.to[1] - list.from[1] + 1) * (uint32_t)(list.to[2] - list.from[2] + 1);
+    }
+
     /* Advance to the warp's next 32 rows; false if there are none. */
     __device__ __forceinline__ bool next_rows()
     {
-        const int bins = job.points.bins[0];
-        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, first = pass * 32 * PARTS;
-        const uint32_t images = (uint32_t)(image_in(list.to[0], bins) - image_in(list.from[0], bins) + 1);
-        const uint32_t rows =
-            images * (uint32_t)(list.to[1] - list.from[1] + 1) * (uint32_t)(list.to[2] - list.from[2] + 1);
-        if (first >= rows)
+        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, images = images_near(), rows = rows_near();
+        if (begun >= rows)
             return false;
         const uint32_t line = MIXED ? __brev(lane) >> 27 : lane;
-        const uint32_t own = first + line * PARTS + (part + 3 * line) % PARTS;
+        const uint32_t own = begun + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
         const int low[3] = {list.low[0], list.low[1], list.low[2]};
         if (own < rows)
@@ -255,14 +366,16 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
         all = __shfl_sync(~0u, before, 31);
         before -= row.count;
         listed_rows &to = list.rows[part];
+        const uint32_t some = __ballot_sync(~0u, row.count > 0), earlier = (1u << lane) - 1;
+        const int place = row.count > 0 ? __popc(some & earlier) : __popc(some) + __popc(~some & earlier);
         __syncwarp();
-        to.before[lane] = before;
-        to.shift[lane] = row.first - before;
+        to.before[place] = row.count > 0 ? before : UINT32_MAX;
+        to.shift[place] = row.first - before;
         for (int d = 0; d < 3; d++)
-            to.low[d][lane] = row.low[d];
+            to.low[d][place] = row.low[d];
         __syncwarp();
         next = 0;
-        pass++;
+        begun += 32 * PARTS;
         return true;
     }
 
@@ -281,7 +394,7 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
             list.left[threadIdx.x / 32] = sum * (part + 1) / parts - skip;
         }
         __syncwarp();
-        pass = 0;
+        begun = 0;
         all = next = 0;
     }
 
@@ -290,13 +403,14 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
     {
         const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, number = next + lane;
         const listed_rows &rows = list.rows[part];
-        int of = 0;
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2)
-            of += number >= rows.before[of + step] ? step : 0;
+        /* A candidate's row: those that begin before all of these 32, and those that begin up to it. */
+        const uint32_t begins = rows.before[lane], ahead = begins - next;
+        const uint32_t starts = __reduce_or_sync(~0u, ahead < 32 ? 1u << ahead : 0);
+        const int of = __popc(__ballot_sync(~0u, begins < next)) + __popc(starts & ((2u << lane) - 1)) - 1;
         const uint32_t point = rows.shift[of] + number;
         bool near = lane < count;
         int4 place;
+        uint2 within = make_uint2(0, 0);
         float value = 0;
         if (near) {
             place = job.place[point];
@@ -304,16 +418,20 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
             place.x -= rows.low[0][of];
             place.y -= rows.low[1][of];
             place.z -= rows.low[2][of];
-            near = place_reaches<LEAN>(job, place, job.middle, job.half);
+            if (MASKS)
+                within = masks_of(job, tile, point, place);
+            near = MASKS ? within.x != 0 : place_reaches<LEAN>(job, place, job.middle, job.half);
         }
         const uint32_t hits = __ballot_sync(~0u, near);
         if (near) {
             const int to = held + __popc(hits & ((1u << lane) - 1));
             list.place[part][to] = place;
-            if (!LEAN) {
+            if (!LEAN)
                 list.value[part][to] = value;
+            if (!LEAN && !MASKS)
                 list.point[part][to] = point;
-            }
+            if (MASKS)
+                list.within[part][to] = within;
         }
         held += __popc(hits);
         next += count;
@@ -354,34 +472,14 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false> struct near_scan {
             }
             if (count > 0)
                 look(count, held);
+            if (whole && next >= all)
+                more = begun < rows_near();
         }
         if ((threadIdx.x & 31) == 0)
             list.held[threadIdx.x / 32] = held;
         return more;
     }
 };
-
-/* The image of the box that a list entry belongs to, along axis d; `rel` is its position relative to the tile's first
- * node. */
-__device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
-{
-    const long long whole = (long long)rel + ((long long)low << job.bits) - place;
-    return (int)(whole / ((long long)job.points.box.cells[d] << job.bits));
-}
-
-/* The position of a listed point in double precision, in nodes relative to the tile's first. */
-__device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
-                                            double at[3])
-{
-    const points_view &p = job.points;
-    int low[3];
-    tile_low(job, tile, low);
-    const int4 place = job.place[point];
-    const int from[3] = {rel.x, rel.y, rel.z}, packed[3] = {place.x, place.y, place.z};
-    for (int d = 0; d < 3; d++)
-        at[d] = (points_at(p, d, point) - p.box.origin[d]) / p.box.spacing[d] +
-                (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
-}
 
 } // namespace
 

@@ -25,18 +25,21 @@ struct grid_view {
     float reach[3];         /* of the points, in nodes */
 };
 
-/* A warp's points: relative to the first node of its tile, in nodes; w: the value. */
+/* A warp's points: relative to the first node of its tile, in nodes; w: the value. shift: of the rows that are searched
+ * and not empty, the offset from a candidate's number to its place. */
 struct scan_queue {
     float4 point[QUEUE];
+    uint32_t shift[32];
 };
 
-/* Bins [from, from + count) of an axis, modulo all, that [low, high] (in the box's length) touches. */
-__device__ __forceinline__ void scan_span(int bins, double low, double high, int &from, int &count)
+/* Bins [from, from + count) of an axis, modulo all, that [low, high] (in the box's length, between -1 and 2) touches.
+ */
+__device__ __forceinline__ void scan_span(int bins, float low, float high, int &from, int &count)
 {
-    const double slack = 1e-4;
-    const int a = (int)floor(low * bins - slack), b = (int)floor(high * bins + slack);
+    const float slack = 1e-3f; /* of at most 512 bins: more than float32's rounding */
+    const int a = (int)floorf(low * (float)bins - slack), b = (int)floorf(high * (float)bins + slack);
     count = min(b - a + 1, bins);
-    from = a - (a >= 0 ? a / bins : -((-a + bins - 1) / bins)) * bins;
+    from = a < 0 ? a + bins : a >= bins ? a - bins : a;
 }
 
 __device__ __forceinline__ uint32_t fraction_of(double at)
@@ -51,27 +54,37 @@ struct scan_range {
     float nodes_of[3]; /* of 2^-32 of the box, along an axis */
 };
 
+/* Each axis by a lane of its own. Called by a whole warp. */
 __device__ __forceinline__ scan_range scan_range_of(const points_packed &p, const grid_view &g, const int low[3],
                                                     const int edge[3])
 {
+    const int lane = threadIdx.x & 31, own = lane < 3 ? lane : 0;
+    const int first = own == 0 ? low[0] : own == 1 ? low[1] : low[2];
+    const int more = (own == 0 ? edge[0] : own == 1 ? edge[1] : edge[2]) - 1;
+    const float unit = 1.f / (float)g.nodes[own], reach = g.reach[own];
+    const uint32_t middle = fraction_of((first + 0.5 * more) / g.nodes[own]);
+    int from, count;
     scan_range r;
+    scan_span(p.bins[own], ((float)first - reach) * unit, ((float)(first + more) + reach) * unit, from, count);
     for (int d = 0; d < 3; d++) {
-        const double unit = 1.0 / g.nodes[d], half = 0.5 * (edge[d] - 1);
-        scan_span(p.bins[d], (low[d] - (double)g.reach[d]) * unit, (low[d] + 2 * half + (double)g.reach[d]) * unit,
-                  r.from[d], r.count[d]);
-        r.middle[d] = fraction_of((low[d] + half) * unit);
+        r.from[d] = __shfl_sync(~0u, from, d);
+        r.count[d] = __shfl_sync(~0u, count, d);
+        r.middle[d] = __shfl_sync(~0u, middle, d);
         r.nodes_of[d] = (float)g.nodes[d] * (1.f / 4294967296.f);
     }
     return r;
 }
 
 /* The points of a lane's row of bins. Of the bins of a row, those up to the end of the axis, and the others, are two
- * parts. */
+ * parts (parts is 1 or 2). A tile has fewer than 2^20 rows: float32 divides their numbers exactly. */
 __device__ __forceinline__ void scan_row(const points_packed &p, const scan_range &r, int row, int parts,
                                          uint32_t &start, uint32_t &held)
 {
-    const int part = row % parts, y = (r.from[1] + row / parts % r.count[1]) % p.bins[1],
-              z = (r.from[2] + row / parts / r.count[1]) % p.bins[2];
+    const int part = row & (parts - 1), of = row >> (parts - 1),
+              plane = (int)__fdividef((float)of + 0.5f, (float)r.count[1]);
+    const int over_y = r.from[1] + of - plane * r.count[1], over_z = r.from[2] + plane;
+    const int y = over_y < p.bins[1] ? over_y : over_y - p.bins[1],
+              z = over_z < p.bins[2] ? over_z : over_z - p.bins[2];
     const uint32_t line = (uint32_t)((z * p.bins[1] + y) * p.bins[0]);
     const int a = part ? 0 : r.from[0],
               b = part ? r.from[0] + r.count[0] - p.bins[0] : min(r.from[0] + r.count[0], p.bins[0]);
@@ -127,13 +140,18 @@ __device__ __forceinline__ void scan_points(const points_packed &p, const grid_v
         uint32_t start = 0, held = 0, all;
         if (first_row + lane < rows)
             scan_row(p, r, first_row + lane, parts, start, held);
-        const uint32_t before = sum_before(held, all);
-        for (uint32_t number = lane; number - lane < all; number += 32) {
-            int at = 0;
-#pragma unroll
-            for (int s = 16; s > 0; s /= 2)
-                at += __shfl_sync(~0u, before, at + s) <= number ? s : 0;
-            const uint32_t place = __shfl_sync(~0u, start - before, at) + number;
+        const uint32_t before = sum_before(held, all), some = __ballot_sync(~0u, held > 0), earlier = (1u << lane) - 1;
+        __syncwarp();
+        if (held > 0)
+            queue.shift[__popc(some & earlier)] = start - before;
+        __syncwarp();
+        for (uint32_t first = 0; first < all; first += 32) {
+            /* A candidate's row: those that begin before all of these 32, and those that begin up to it. */
+            const uint32_t number = first + lane, ahead = before - first;
+            const uint32_t starts = __reduce_or_sync(~0u, held > 0 && ahead < 32 ? 1u << ahead : 0);
+            const int at =
+                __popc(__ballot_sync(~0u, held > 0 && before < first)) + __popc(starts & ((2u << lane) - 1)) - 1;
+            const uint32_t place = queue.shift[at] + number;
             const float4 v = number < all ? scan_point(p, r, place) : make_float4(0, 0, 0, 0);
             const bool near = fabsf(v.x) < half[0] + g.reach[0] && fabsf(v.y) < half[1] + g.reach[1] &&
                               fabsf(v.z) < half[2] + g.reach[2] && v.w != 0;

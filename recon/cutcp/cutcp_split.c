@@ -30,20 +30,20 @@ static const double error_varies = 0.08;
 /* Of the expected error, what the fit of near() may be. */
 static const double law_share = 0.1;
 
-/* The split must be expected to take this much less time than the direct sum. */
-static const double gain_least = 1.25;
-
-/* Nanoseconds: of a core with AVX-512, and of an H200, as tests/bench/bench_cutcp.c found them. */
+/* Nanoseconds: of a core with AVX-512, and of an H100, as tests/bench/bench_cutcp.c found them. */
 struct costs {
     double direct[2];     /* of a pair in the direct sum, by form */
-    double near, atom;    /* of a pair and an atom in the near part */
+    double point;         /* of an atom in the direct sum */
+    double near, atom;    /* of a pair and an atom in the near part; an atom's transfer, too */
     double node, spread;  /* of a node and an atom in the window */
+    double mesh;          /* of a node of the mesh: its memory, and to write it */
     double wave;          /* of a complex value in one pass of an FFT */
     double slow;          /* the factor of lengths that are not quick */
     double large;         /* the factor of a mesh of MESH_LARGE nodes: every line of a page is in another */
     double sample;        /* of an atom when the error is measured */
     double tables, table; /* of all tables, and of a square of cells in the cutoff */
     double begin;
+    double gain; /* the split must be expected to take this much less time than the direct sum */
 };
 
 #define MESH_LARGE 0x1p28
@@ -58,20 +58,24 @@ static const struct costs cpu_costs = {.direct = {0.75, 0.75},
                                        .large = 4,
                                        .sample = 30,
                                        .tables = 1e7,
-                                       .table = 2e4};
+                                       .table = 2e4,
+                                       .gain = 1.25};
 
-static const struct costs gpu_costs = {.direct = {5.1e-4, 4.8e-4},
-                                       .near = 3.3e-3,
-                                       .atom = 0.8,
-                                       .node = 3e-4,
-                                       .spread = 0.1,
-                                       .wave = 9e-3,
+static const struct costs gpu_costs = {.direct = {4.4e-4, 4.4e-4},
+                                       .point = 9,
+                                       .near = 3.2e-3,
+                                       .atom = 7.7,
+                                       .node = 1e-4,
+                                       .spread = 0.3,
+                                       .mesh = 0.012,
+                                       .wave = 7e-3,
                                        .slow = 2.5,
                                        .large = 1,
-                                       .sample = 3.9,
-                                       .tables = 2.4e6,
+                                       .sample = 3.3,
+                                       .tables = 3.2e6,
                                        .table = 2.3e3,
-                                       .begin = 3e5};
+                                       .begin = 1e6,
+                                       .gain = 1.05};
 
 /* quick: one that a GPU has kernels for, if there is such a one. */
 static int size_round(double least, bool quick)
@@ -120,8 +124,8 @@ static double cost(const struct cutcp_sum *sum, const struct cutcp_split *s, con
         slow = filter_quick(mesh[d]) && filter_quick(extended[d]) ? slow : c->slow;
     }
     const double near = points_within(&sum->lattice, s->radius) * c->near + c->atom;
-    const bool large = (double)mesh[0] * mesh[1] * mesh[2] >= MESH_LARGE;
-    return values * slow * (large ? c->large : 1) * c->wave + c->begin + c->tables +
+    const double all = (double)mesh[0] * mesh[1] * mesh[2];
+    return values * slow * (all >= MESH_LARGE ? c->large : 1) * c->wave + all * c->mesh + c->begin + c->tables +
            c->table * pow(s->cutoff / s->cell, 2) +
            (double)sum->count * (nodes * c->node + c->spread + near + c->sample);
 }
@@ -174,7 +178,8 @@ const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum
 {
     const struct range_box *box = &sum->lattice;
     const struct costs *costs = gpu ? &gpu_costs : &cpu_costs;
-    const double direct = (double)sum->count * points_within(box, sum->cutoff) * costs->direct[sum->form];
+    const double direct =
+        (double)sum->count * (points_within(box, sum->cutoff) * costs->direct[sum->form] + costs->point);
     struct cutcp_split s = {.form = sum->form, .cutoff = sum->cutoff};
     double volume = 1, longest = 0, least = INFINITY;
     if (!box_choose(&s, sum, gpu))
@@ -199,7 +204,7 @@ const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum
             *split = s;
         }
     }
-    return least * gain_least <= direct ? NULL : "the direct sum is expected to take less time";
+    return least * costs->gain <= direct ? NULL : "the direct sum is expected to take less time";
 }
 
 /* ---- the near part ---- */

@@ -91,7 +91,8 @@ static int columns_check(struct recon_job *job)
         if (readout->traj_dims == 0)
             return err_set_acquisition(ERR_TRAJ_MISSING, readout->acquisition,
                                        "Acquisition %u contains no trajectory (trajectory_dimensions is 0). Store each "
-                                       "sample's k-space position in the acquisitions.",
+                                       "sample's k-space position in the acquisitions; \"mrirecon attach-trajectory\" "
+                                       "does that from an array.",
                                        readout->acquisition);
         if (readout->traj_dims != job->columns)
             return err_set_acquisition(

@@ -199,7 +199,8 @@ def attached(daemon):
     bare.heads["position"] = (3, 4, 5)
     scan, out = bare.write(f"{FOLDER.name}/bare.h5"), f"{FOLDER.name}/whole.h5"
     with open(scan, "rb") as file:
-        daemon.fails(file.read(), QUERY, "trajectory-missing")
+        problem = daemon.fails(file.read(), QUERY, "trajectory-missing")
+    assert "mrirecon attach-trajectory" in problem["detail"], problem
 
     def attach(trajectory):
         np.save(f"{FOLDER.name}/attached.npy", trajectory)

@@ -10,7 +10,7 @@
 #include "tests/unit/allocate.h"
 #include "tests/unit/nufft_fixture.h"
 
-enum { N = 48, PIXELS = N * N * N, SAMPLES = 300000, PARTS = 2, FROM = SAMPLES / 3, WAVES = 1 << 18 };
+enum { N = 40, PIXELS = N * N * N, SAMPLES = 160000, PARTS = 2, FROM = SAMPLES / 3, WAVES = 1 << 17 };
 
 /* Everything on the CPU, whose memory is the host's. */
 struct scene {
@@ -186,7 +186,7 @@ static int copies(struct scene *s)
     return rc;
 }
 
-/* Two differences of 2^17 pixels. */
+/* Two differences of 2^16 pixels. */
 static int tv_step(struct scene *s)
 {
     const size_t pixels = WAVES / 2;
@@ -194,7 +194,7 @@ static int tv_step(struct scene *s)
     int rc = 0;
     s->bytes = 2 * WAVES * sizeof *s->out;
     memset(s->out, 0, s->bytes);
-    for (int i = 0; i < 2 && rc == 0; i++)
+    for (int i = 0; i < 4 && rc == 0; i++)
         rc = sparse_tv_step(s->dev, pixels, 2, 0.3f, s->data, 0.4f, p, r);
     return rc;
 }
@@ -208,7 +208,7 @@ static const struct work {
     {"normal", apply},    {"Pipe-Menon", pipe_menon}, {"axis", axis},       {"waves", waves},
     {"coils", coils},     {"wavelet", wavelet},       {"tv", tv_step},      {"copies", copies},
 };
-enum { WORKS = sizeof works / sizeof *works };
+enum { WORKS = sizeof works / sizeof *works, GRIDDING = 6 /* the first of them */ };
 
 /* ---- who is asked ---- */
 
@@ -242,14 +242,16 @@ static void work_check(struct scene *s, const struct work *work, struct c32 *bef
     memcpy(before, s->out, s->bytes);
     assert_int_equal(run_asked(s, work, -1, &all), 0);
     assert_memory_equal(before, s->out, s->bytes);
-    if (all < (alone ? 2 : 1))
+    if (alone && all < 2)
         fail_msg("%s asks %d times", work->name, all);
-    /* Alone, a thread asks at the same places each time; the share of thread 0 of a team differs. */
-    for (int at = 1; at <= (alone ? all : 1); at += all > 6 ? all / 3 : 1) {
+    /* Alone, a thread asks at the same places each time. Thread 0 of a team may have no share, and then asks nothing.
+     */
+    for (int at = 1; at <= (alone ? all : 1); at += all > 2 ? all / 2 : 1) {
         const int rc = run_asked(s, work, at, &count);
-        if (rc != ERR_CANCELED || count != at)
+        const bool told = alone || count > 0;
+        if (rc != (told ? ERR_CANCELED : 0) || (told && count != at))
             fail_msg("%s: %d after question %d, asked %d", work->name, rc, at, count);
-        assert_string_equal(err_last()->text, "Enough.");
+        assert_true(!told || strcmp(err_last()->text, "Enough.") == 0);
     }
     assert_int_equal(work->run(s), 0);
     assert_memory_equal(before, s->out, s->bytes);
@@ -260,7 +262,7 @@ static void scene_check(enum spread spread, int threads)
     struct scene s;
     scene_create(&s, spread, threads);
     struct c32 *before = allocate(2 * SAMPLES, sizeof *before);
-    for (int w = 0; w < WORKS; w++)
+    for (int w = 0; w < (spread == UNIFORM ? WORKS : GRIDDING); w++)
         work_check(&s, &works[w], before, threads == 1);
     free(before);
     scene_free(&s);

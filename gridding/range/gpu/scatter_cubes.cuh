@@ -32,10 +32,13 @@ enum {
 
 struct cubes_memory {
     near_list<CUBE_WARPS, CUBE_CAP, false, true> list;
-    float4 point[CUBE_WARPS][32];                         /* points that a warp adds: place_cube() */
+    /* Points that a warp adds: the scaled distance of its first node along x and y, the logarithm of the value, and the
+     * scale of lengths. */
+    float4 point[CUBE_WARPS][32];
     alignas(16) uint32_t high[CUBE_WARPS][16][CUBE_HALF]; /* their weights along z, of two points a word */
-    uint32_t within[CUBE_WARPS][32]; /* nodes within their reach: bits 0 to 15: along x, 16 to 23: y, 24 to 31: z */
-    uint16_t taken[CUBE_WARPS][64];  /* indices of list entries */
+    alignas(8)
+        uint32_t within[CUBE_WARPS][32]; /* nodes within their reach: bits 0 to 15: along x, 16 to 23: y, 24 to 31: z */
+    uint16_t taken[CUBE_WARPS][64];      /* indices of list entries */
 };
 
 /* Halves hold values relative to the largest. 0: they cannot. */

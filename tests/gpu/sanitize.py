@@ -4,9 +4,10 @@
 tests/gpu/sanitize.py [--tool memcheck|racecheck] [--build build] [--jobs N] [--seconds N] [NAME...]
 
 Each run is a program of tests/gpu at sizes that end within minutes under the tools, which slow a kernel down by a
-factor of ten to a thousand; together they launch every kernel of gridding/. Runs are made beside each other. NAME: only
-runs whose command contains it. Prints TAP; a run passes if the tool found nothing, the program's tests passed and both
-ended in time: a run that was stopped proves nothing.
+factor of ten to a thousand: the NUFFT by every method, width and number of products, every size of an FFT pass, the
+normal operator, overflow, sums over particles, coil maps, sums in two parts, vectors. Runs are made beside each other.
+NAME: only runs whose command contains it. Prints TAP; a run passes if the tool found nothing, the program's tests
+passed and both ended in time: a run that was stopped proves nothing.
 """
 import argparse
 import concurrent.futures
@@ -19,18 +20,18 @@ import sys
 import time
 
 RUNS = [
-    *(f"test_gpu_kernels {part}" for part in ("planes", "bricks", "16", "dense", "tiles", "passes")),
+    "test_gpu_kernels methods",
+    "test_gpu_kernels passes",
+    "test_gpu_normal 1 1 66000",
     "test_gpu_sizes",
-    "test_gpu_normal 1 2",
-    *(f"test_gpu_overflow 1 {case}" for case in range(8)),
-    "test_gpu_lines",
+    *(f"test_gpu_sums *{part}*" for part in ("points_to_grids", "transpose", "parts_sum", "cubes_by", "doubles")),
+    *(f"test_gpu_pairs {part}" for part in ("pair_sums", "pair_counts", "doubles_keep*", "one_pass*", "every_form*")),
     "test_gpu_coils",
+    "test_gpu_lines",
     "test_gpu_maps",
     "test_gpu_split",
     "test_gpu_vec",
-    *(f"test_gpu_sums *{part}*" for part in ("points_to_grids", "transpose", "exclusion", "parts_sum", "cubes_by",
-                                            "doubles")),
-    *(f"test_gpu_pairs {part}" for part in ("pair_sums", "pair_counts", "doubles_keep*", "one_pass*", "every_form*")),
+    *(f"test_gpu_overflow 1 {case}" for case in range(8)),
 ]
 SUMMARY = re.compile(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+) (?:errors|hazards)")
 

@@ -1,7 +1,7 @@
 /* The normal operator on a GPU: compared with the CPU's and with forward and adjoint; the same bits on every run;
  * memory freed. Prints TAP; without a GPU, reports everything as skipped.
  *
- *   test_gpu_normal [RUNS [IMAGES]]   5 runs; the most images of a case (for a sanitizer) */
+ *   test_gpu_normal [RUNS [IMAGES [PIXELS]]]   5 runs; the most images and pixels of a case (for a sanitizer) */
 #include "gridding/nufft/normal.h"
 #include "tests/distance.h"
 #include "tests/gpu/tap.h"
@@ -156,11 +156,14 @@ static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
 int main(int argc, char **argv)
 {
     const int runs = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 5,
-              most = argc > 2 && atoi(argv[2]) > 0 ? atoi(argv[2]) : INT_MAX;
+              most = argc > 2 && atoi(argv[2]) > 0 ? atoi(argv[2]) : INT_MAX,
+              pixels = argc > 3 && atoi(argv[3]) > 0 ? atoi(argv[3]) : INT_MAX;
     struct dev *gpu = tap_gpu(), *cpu = NULL;
     must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
     size_t before, after, total;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].n[0] * cases[i].n[1] * cases[i].n[2] > pixels)
+            continue;
         struct problem p;
         bool same, ignored, grid = true;
         struct normal_info info, of_cpu;
@@ -185,6 +188,8 @@ int main(int argc, char **argv)
     /* The driver allocates memory when a kernel first runs, so the same kernels ran before. */
     must(dev_memory(gpu, &before, &total), "dev_memory");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].n[0] * cases[i].n[1] * cases[i].n[2] > pixels)
+            continue;
         struct problem p;
         bool ignored;
         struct normal_info info;

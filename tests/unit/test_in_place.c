@@ -19,6 +19,23 @@ static int decode_both(const struct place *p, int fd, const char *group, struct 
     return rc;
 }
 
+/* How often the open file is mapped. */
+static int mappings(int fd)
+{
+    char link[64], path[512], line[1024];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, sizeof path - 1);
+    assert_true(length > 0);
+    path[length] = '\0';
+    FILE *maps = fopen("/proc/self/maps", "re");
+    int count = 0;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        count += strstr(line, path) != NULL;
+    fclose(maps);
+    return count;
+}
+
 /* Everything but the samples' offsets must be equal. */
 static void same(const char *name, const struct scan *a, const struct scan *b)
 {
@@ -57,13 +74,15 @@ static void samples_in_place_equal_copied_ones(void **state)
                 assert_true(placed.header->total_bytes < copied.header->total_bytes);
                 assert_in_range(scan_bytes(&placed), copied.header->total_bytes - 512, copied.header->total_bytes);
             }
+            assert_int_equal(mappings(fd), placed.header->in_place == 1);
             placed_files += placed.header->in_place == 1;
             copied_files += placed.header->in_place == 0;
         }
-        close(fd);
         scan_close(&copied);
         scan_close(&placed);
         assert_null(placed.upload);
+        assert_int_equal(mappings(fd), 0);
+        close(fd);
     }
     fclose(manifest);
     assert_true(placed_files > 3 && copied_files > 0); /* numbers of other types, and other formats, are copied */

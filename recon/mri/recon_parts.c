@@ -96,7 +96,10 @@ size_t recon_feed_due(const struct dev *dev, struct recon_cache *cache, const st
         return SIZE_MAX;
     const int all = recon_parts_divide(dev_is_gpu(dev), offsets, count, ends);
     const int next = feed->turn == parts->turn && feed->turn ? nufft_parts_added(parts->of) : 0;
-    return next < all ? ends[next + 1] : SIZE_MAX;
+    /* A GPU's last part is complete when CLOSE is due. Its transfer takes less time than another look at all readouts,
+     * in the middle of which CLOSE would come. */
+    const int most = dev_is_gpu(dev) ? all - 1 : all;
+    return next < most ? ends[next + 1] : SIZE_MAX;
 }
 
 static int mix_copy(const struct recon_job *job, int coils, struct c32 **out)

@@ -70,13 +70,27 @@ static int is_usable(int index, struct cudaDeviceProp *properties)
     return 0;
 }
 
+/* CUDA's own text for a missing driver speaks of its version. */
+static int no_gpu(cudaError_t status)
+{
+    int serves = 0;
+    if (status != cudaErrorInsufficientDriver || cudaDriverGetVersion(&serves) != cudaSuccess)
+        return err_set(ERR_NO_DEVICE, "No GPU can be used: %s.", cudaGetErrorString(status));
+    if (serves == 0)
+        return err_set(ERR_NO_DEVICE, "No GPU can be used: no NVIDIA driver (libcuda.so.1) was found.");
+    return err_set(ERR_NO_DEVICE,
+                   "No GPU can be used: NVIDIA's driver here serves CUDA %d.%d at most, and this build needs %d.%d. "
+                   "Install a newer driver.",
+                   serves / 1000, serves % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
 static int leaf_open(struct dev *dev, int index)
 {
     int count = 0;
     struct cudaDeviceProp properties;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess)
-        return err_set(ERR_NO_DEVICE, "No GPU can be used: %s.", cudaGetErrorString(status));
+        return no_gpu(status);
     for (int i = 0; i < count && i < DEV_GPUS_MOST; i++)
         if (is_usable(i, &properties) == 0)
             dev->gpus |= (uint64_t)1 << i;

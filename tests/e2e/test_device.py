@@ -5,6 +5,7 @@ The GPU is a fake (tests/faults/fakegpu.c): the same binaries, beside a mrirecon
 whose uploads fail on command. tests/gpu/test_daemon.py causes real sticky errors on a real GPU.
 """
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -12,8 +13,8 @@ import subprocess
 import tempfile
 
 import scans
-from harness import BIN, Daemon, fault, main, same, test, wait_until
-from served import Served
+from harness import BIN, Daemon, fault, main, same, skip, test, wait_until
+from served import WORKER, Served
 
 FOLDER = tempfile.TemporaryDirectory()
 SMALL = scans.radial(seed=41).bytes(FOLDER.name)
@@ -287,6 +288,21 @@ def other_build():
                                       text=True)
                 said = all(words in done.stderr for words in (reason, "Install both from the same build"))
                 same((done.returncode, said), (status, status == 1), f"{library} on {asked}: {done.stderr}")
+
+
+@test("without NVIDIA's driver the reason names it, not a version of CUDA")
+def no_driver():
+    if not os.path.exists(os.path.join(BIN, "../lib/mrirecon/mrirecon-gpu.so")):
+        skip("these programs were built without the GPU code")
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        skip("this machine has NVIDIA's driver")
+    scan = f"{FOLDER.name}/small.h5"
+    with open(scan, "wb") as file:
+        file.write(SMALL)
+    done = subprocess.run([WORKER, "run", "--in", scan, "--out", scan + ".npy", "--device", "gpu:0"],
+                          capture_output=True, text=True)
+    same((done.returncode, "no NVIDIA driver (libcuda.so.1) was found" in done.stderr), (1, True), done.stderr)
 
 
 @test("a worker's threads are told not to spin for long, unless the environment sets how they wait")

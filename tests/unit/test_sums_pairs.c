@@ -67,7 +67,7 @@ static void interval_tables_are_correct_and_leave_few_doubtful(void **state)
 
 /* ---- a block of points and a run ---- */
 
-enum { PADDED = PAIR_RUN + PAIR_BLOCK + PENCIL_LANES };
+enum { PADDED = PAIR_BLOCK + PAIR_RUN + PAIR_BLOCK + PENCIL_LANES }; /* a block before a run, and one after it */
 
 /* Counts of squared distances below 1 and up to 2, and the pairs up to 4, which are in doubt: their number, and the sum
  * of their points' numbers. */

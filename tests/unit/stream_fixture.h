@@ -59,6 +59,12 @@ static inline void stream_begin(struct stream *s, const char *limits)
     stream_begin_of(s, limits, SPOKES, SAMPLES, REPETITIONS);
 }
 
+static inline void place(struct stream *s, unsigned readout, unsigned repetition, unsigned slice)
+{
+    s->flat.readouts[readout].idx[SCAN_REPETITION] = (uint16_t)repetition;
+    s->flat.readouts[readout].idx[SCAN_SLICE] = (uint16_t)slice;
+}
+
 /* Decode readouts up to `count` and report them. */
 static inline void stream_put(struct stream *s, size_t count)
 {
@@ -163,6 +169,35 @@ static inline bool job_step(struct job *job)
     if (rc != 0)
         fail_msg("%s: %s", err_name(rc), err_last()->text);
     return over;
+}
+
+/* Run the job on the whole scan, without and with what was computed ahead: the bits are the same, and `ahead` images
+ * come from what was computed ahead. */
+static inline void job_check(struct job *job, struct stream *s, int64_t ahead)
+{
+    struct job_outcome plain = {0}, quick = {0};
+    job->request.show = NULL;
+    assert_int_equal(recon_run_scan(&plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    job->request.ahead = job->ahead;
+    assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    const struct image_series *a = images_of(&plain), *b = images_of(&quick);
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->info, b->info, a->count * sizeof *a->info);
+    assert_memory_equal(a->data, b->data, a->count * values_of(a) * sizeof *a->data);
+    if (job->shown)
+        shown_check(job, a);
+    assert_int_equal(reported(&quick, "images_ahead"), ahead);
+    assert_true(json_equal(json_object_get(plain.report, "decisions"), json_object_get(quick.report, "decisions")));
+    assert_true(json_equal(json_object_get(plain.report, "warnings"), json_object_get(quick.report, "warnings")));
+    const char *name;
+    json_t *value;
+    json_object_foreach (plain.report, name, value)
+        if (strcmp(name, "stages") != 0 && strcmp(name, "seconds") != 0 &&
+            (strcmp(name, "plans") != 0 || !job->dropped) && !json_equal(value, json_object_get(quick.report, name)))
+            fail_msg("the report's %s", name);
+    drop(&plain);
+    drop(&quick);
+    recon_ahead_free(job->ahead);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * exactly, bins from empty to very dense. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/range/intervals.h"
-#include "gridding/range/pencils.h"
+#include "tests/unit/pencils_leaves.h"
 #include "tests/unit/sums_cases.h"
 
 static void same_bits_for_any_number_of_threads(void **state)
@@ -181,12 +181,8 @@ static void every_instruction_set_gives_the_same_sums(void **state)
 {
     (void)state;
     const struct law_case *laws[] = {&potential, &blob, &cube, &force, &beyond};
-    const struct pencils_leaf *leaves[3] = {&pencils_leaf_sse2};
-    int count = 1;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        leaves[count++] = &pencils_leaf_avx2;
-    if (pencils_best() == &pencils_leaf_avx512)
-        leaves[count++] = &pencils_leaf_avx512;
+    const struct pencils_leaf *leaves[3];
+    const int count = pencils_leaves(leaves);
     static struct made first, other;
     for (size_t l = 0; l < sizeof laws / sizeof *laws; l++) {
         const struct range_law law = law_of(laws[l]);

@@ -1,8 +1,8 @@
 /* Sums over pairs of points on the CPU (gridding/range/sums.h): pairs_cases.h; and the tables that map a distance to
  * its interval. */
 #include "gridding/range/intervals.h"
-#include "gridding/range/pencils.h"
 #include "tests/unit/pairs_cases.h"
+#include "tests/unit/pencils_leaves.h"
 
 /* ---- tables of intervals ---- */
 
@@ -126,12 +126,8 @@ static void every_instruction_set_counts_all_pairs_of_a_run(void **state)
 {
     (void)state;
     static const size_t runs[] = {1, 3, 4, 5, 8, 9, 15, 16, 17, 33, 300, PAIR_RUN};
-    const struct pencils_leaf *leaves[3] = {&pencils_leaf_sse2};
-    int count = 1;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        leaves[count++] = &pencils_leaf_avx2;
-    if (pencils_best() == &pencils_leaf_avx512)
-        leaves[count++] = &pencils_leaf_avx512;
+    const struct pencils_leaf *leaves[3];
+    const int count = pencils_leaves(leaves);
     for (size_t i = 0; i < PADDED; i++)
         for (int d = 0; d < 3; d++)
             lattice[d][i] = floorf((float)(24 * uniform(3 * i + (size_t)d))) / 8;

@@ -130,7 +130,9 @@ int spool_room_check(struct spool *spool, int64_t more)
     int rc = disk_room_read(spool, &room);
     if (!rc && room.bytes < more)
         return err_set_bytes(ERR_SPOOL_FULL, more, room.bytes > 0 ? room.bytes : 0,
-                             "The server's disk has no space for this upload. Try again later, or free some space.");
+                             "The server's disk has no space for this upload: it has %.1f MB free, and uploads leave "
+                             "%.1f MB free (option spool-reserve). Try again later, or free some space.",
+                             1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
     return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 

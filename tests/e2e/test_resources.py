@@ -141,6 +141,7 @@ def small_disk(megabytes):
 def full_disk():
     with small_disk(6) as daemon:
         problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
+        assert "uploads leave" in problem["detail"] and "spool-reserve" in problem["detail"], problem
         assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
         connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
         try:

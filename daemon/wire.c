@@ -17,6 +17,22 @@ static int send_failure(void)
     return err_set(ERR_IO, "Sending a message between daemon and worker failed: %s.", strerror(errno));
 }
 
+static const char *const arriving_names[] = {
+    [ARRIVING_NOT] = "no", [ARRIVING_STREAM] = "stream", [ARRIVING_FILE] = "file"};
+
+const char *wire_arriving_name(enum wire_arriving arriving)
+{
+    return arriving_names[arriving];
+}
+
+enum wire_arriving wire_arriving_find(const char *name)
+{
+    int found = ARRIVING_FILE;
+    while (found > ARRIVING_NOT && strcmp(arriving_names[found], name) != 0)
+        found--;
+    return (enum wire_arriving)found;
+}
+
 int wire_send(int socket, json_t *message, const int *fds, int fd_count)
 {
     if (fd_count < 0 || fd_count > WIRE_FDS)

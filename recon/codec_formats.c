@@ -16,10 +16,21 @@ static int hdf5_decode(int memory, uint64_t most_bytes, const void *file, size_t
     return scan_hdf5_decode(memory, most_bytes, file, bytes, wanted);
 }
 
+static int hdf5_follow(int memory, uint64_t most_bytes, int file, const void *wanted)
+{
+    return scan_hdf5_follow(memory, most_bytes, file, wanted);
+}
+
 static int stream_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
 {
     (void)wanted;
     return scan_stream_decode(memory, most_bytes, file, bytes);
+}
+
+static int stream_follow(int memory, uint64_t most_bytes, int file, const void *wanted)
+{
+    (void)wanted;
+    return scan_stream_follow(memory, most_bytes, file);
 }
 
 static int npz_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
@@ -28,8 +39,8 @@ static int npz_decode(int memory, uint64_t most_bytes, const void *file, size_t 
 }
 
 const struct codec_reader codec_readers[] = {
-    {SCAN_MAGIC, "hdf5", hdf5_decode, NULL},
-    {SCAN_MAGIC, "stream", stream_decode, scan_stream_follow},
+    {SCAN_MAGIC, "hdf5", hdf5_decode, hdf5_follow},
+    {SCAN_MAGIC, "stream", stream_decode, stream_follow},
     {SCAN_MAGIC, "npz", npz_decode, NULL},
     {PARTICLES_MAGIC, "pqr", particles_pqr_decode, NULL},
     {PARTICLES_MAGIC, "pdb", particles_pdb_decode, NULL},

@@ -126,7 +126,7 @@ int route_submit_begin(struct request *request)
         rc = spool_begin(service->core.spool, bytes, &request->upload);
     if (rc)
         return rc;
-    stream_body_begin(&request->stream, service->scheduler, &request->job);
+    stream_body_begin(&request->stream, service->scheduler, &request->job, bytes);
     wanted_read(request);
     if (request->multipart)
         live_begin(request);

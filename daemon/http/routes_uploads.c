@@ -233,7 +233,7 @@ static const char *announce(struct request *request)
     if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
         return "other";
     const char *format = ingest_format(&job, scan);
-    scheduler_announce(service->scheduler, &job, scan, false);
+    scheduler_announce(service->scheduler, &job, scan, ARRIVING_NOT);
     job_clear(&job);
     return format;
 }

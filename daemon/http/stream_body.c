@@ -4,10 +4,12 @@
 
 #include <string.h>
 
-void stream_body_begin(struct stream_body *body, struct scheduler *scheduler, const struct job *job)
+enum { FILE_BYTES_MOST = 16 << 20 }; /* of a larger one, reading it is the lesser part of its job */
+
+void stream_body_begin(struct stream_body *body, struct scheduler *scheduler, const struct job *job, int64_t bytes)
 {
     const struct kind *kind = kind_find(job->kind);
-    *body = (struct stream_body){.scheduler = kind && kind_reads(kind, "stream") ? scheduler : NULL};
+    *body = (struct stream_body){.scheduler = kind && kind_reads(kind, "stream") ? scheduler : NULL, .bytes = bytes};
 }
 
 static void announce(struct stream_body *body, const struct job *job, const struct spool_file *upload)
@@ -18,11 +20,25 @@ static void announce(struct stream_body *body, const struct job *job, const stru
         return;
     memcpy(arriving.id, upload->id, sizeof arriving.id);
     memcpy(body->id, upload->id, sizeof body->id);
-    scheduler_announce(body->scheduler, &arriving, scan, true);
+    scheduler_announce(body->scheduler, &arriving, scan, body->file ? ARRIVING_FILE : ARRIVING_STREAM);
 }
 
-void stream_body_add(struct stream_body *body, const struct job *job, const struct spool_file *upload, const void *data,
-                     size_t bytes)
+enum { FILE_FIRST = 0x89 }; /* of HDF5; no number of a message begins with it */
+
+/* The head of what may be an HDF5 file: is it one, and as long as the body? */
+static void head_add(struct stream_body *body, const uint8_t *data, size_t bytes)
+{
+    const size_t room = sizeof body->head - body->held, count = bytes < room ? bytes : room;
+    memcpy(body->head + body->held, data, count);
+    body->held += count;
+    if (body->held < sizeof body->head)
+        return;
+    body->file = body->bytes <= FILE_BYTES_MOST && h5_length(body->head, sizeof body->head) == (uint64_t)body->bytes;
+    if (!body->file)
+        stream_body_drop(body);
+}
+
+static void messages_add(struct stream_body *body, const void *data, size_t bytes)
 {
     const uint8_t *from = data, *end = from + bytes;
     struct mrd_part part = {.count = 1};
@@ -36,7 +52,20 @@ void stream_body_add(struct stream_body *body, const struct job *job, const stru
         body->closed = number == MRD_CLOSE;
         body->acquired = body->acquired || (number == MRD_ACQUISITION && body->headed);
     }
-    if (body->acquired && !body->closed && !*body->id)
+}
+
+void stream_body_add(struct stream_body *body, const struct job *job, const struct spool_file *upload, const void *data,
+                     size_t bytes)
+{
+    const uint8_t *from = data;
+    const bool head = body->arrived == 0 ? bytes > 0 && *from == FILE_FIRST : body->held > 0;
+    body->arrived += (int64_t)bytes;
+    if (head && body->scheduler && !body->file)
+        head_add(body, from, bytes);
+    else if (!body->file)
+        messages_add(body, data, bytes);
+    body->closed = body->file ? body->arrived == body->bytes : body->closed;
+    if ((body->acquired || body->file) && !body->closed && !*body->id)
         announce(body, job, upload);
 }
 

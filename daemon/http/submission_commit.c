@@ -48,7 +48,7 @@ int submission_commit(struct service *service, struct job *job, struct spool_fil
     memcpy(job->id, upload->id, sizeof job->id);
     if (spool_reopen(upload, &scan) == 0) {
         format = ingest_format(job, scan);
-        scheduler_announce(service->scheduler, job, scan, false);
+        scheduler_announce(service->scheduler, job, scan, ARRIVING_NOT);
     }
     int rc = spool_finish(upload);
     if (!rc)

@@ -127,7 +127,7 @@ static void arrival_announce(struct arrival *arrival)
     if (spool_reopen(&arrival->upload, &scan) != 0)
         return;
     memcpy(arrival->job.id, arrival->upload.id, sizeof arrival->job.id);
-    scheduler_announce(arrival->session->service->scheduler, &arrival->job, scan, true);
+    scheduler_announce(arrival->session->service->scheduler, &arrival->job, scan, ARRIVING_STREAM);
 }
 
 static int message_end(struct arrival *arrival, unsigned number)

@@ -20,6 +20,8 @@
  *   5. An MRD stream, over TCP or as a body, is announced when its first acquisition has arrived: the worker reads it
  *      while the rest arrives, until a job for that worker needs the reader. As long as it has no job, it also computes
  *      images of what is complete, and shows them to a TCP session (daemon/queue/live.h).
+ *   6. A small HDF5 file, the body of a submission, is announced when it begins to arrive, too: an idle worker reads it
+ *      meanwhile. One that is complete takes its place.
  * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
  * with a death if the worker dies meanwhile.
  *
@@ -45,6 +47,7 @@
 
 #include "daemon/queue/core.h"
 #include "daemon/queue/scheduler_status.h"
+#include "daemon/wire.h"
 
 /* Starts the thread, which starts the workers. Fails with ERR_BAD_PARAMETER (option devices), ERR_NO_MEMORY,
  * ERR_INTERNAL. */
@@ -52,8 +55,8 @@ int scheduler_create(struct scheduler **out, const struct core *core);
 
 /* PREFETCH, step 1: a worker may read `scan` (open for reading only; taken) before the job's row is committed. One
  * announcement is kept until the thread's next turn; a second replaces it. `arriving`: the scan is still being written,
- * and contains its own end; it is announced again when it is complete, or retracted. */
-void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving);
+ * and contains its own end or length; it is announced again when it is complete, or retracted. */
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, enum wire_arriving arriving);
 /* The row of the announced job will not be committed. */
 void scheduler_retract(struct scheduler *scheduler, const char *id);
 

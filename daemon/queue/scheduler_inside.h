@@ -58,7 +58,7 @@ enum stopping { RUNNING, DRAINING, STOPPING };
 struct announcement {
     struct job job; /* id "": none */
     int scan;
-    bool arriving; /* the scan is still being written */
+    enum wire_arriving arriving;
 };
 
 struct scheduler {

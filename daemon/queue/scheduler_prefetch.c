@@ -16,7 +16,7 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
 }
 
 static void prefetch_send(const struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
-                          bool arriving, bool of_row)
+                          enum wire_arriving arriving, bool of_row)
 {
     int64_t shown = 0;
     if (strcmp(slot->worker.suspect, job->id) == 0)
@@ -50,28 +50,47 @@ static void forget_retracted(struct scheduler *scheduler)
     json_decref(retracted);
 }
 
-void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
+/* Whether the worker may take the announced scan: a file that still arrives keeps no complete one from a worker. */
+static bool may_take(const struct worker *worker, const struct announcement *announced)
+{
+    return !*worker->prefetched || (worker->prefetched_file && announced->arriving == ARRIVING_NOT);
+}
+
+/* Take the announcement, and find its worker in this state; NULL: there is none. */
+static struct worker_slot *announcement_take(struct scheduler *scheduler, enum worker_state state,
+                                             struct announcement *next)
 {
     struct worker_slot *best = NULL;
-    struct announcement next = {.scan = -1};
     bool idle = false;
-    forget_retracted(scheduler);
+    pthread_mutex_lock(&scheduler->lock);
     for (int i = 0; i < scheduler->count; i++) {
         struct worker_slot *slot = &scheduler->slot[i];
-        idle = idle || (slot->worker.state == WORKER_IDLE && !*slot->worker.prefetched);
-        if (slot->worker.state == state && !*slot->worker.prefetched && slot_better(slot, best))
+        if (!may_take(&slot->worker, &scheduler->announced))
+            continue;
+        idle = idle || slot->worker.state == WORKER_IDLE;
+        if (slot->worker.state == state && slot_better(slot, best))
             best = slot;
     }
-    pthread_mutex_lock(&scheduler->lock);
     /* What was announced after this turn asked the idle workers, they get in the next one. */
     if (state == WORKER_IDLE ? best != NULL : !idle) {
-        next = scheduler->announced;
+        *next = scheduler->announced;
         scheduler->announced = (struct announcement){.scan = -1};
     }
     pthread_mutex_unlock(&scheduler->lock);
+    /* A busy worker's next scan is one that is there. */
+    return state == WORKER_BUSY && next->arriving == ARRIVING_FILE ? NULL : best;
+}
+
+void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
+{
+    struct announcement next = {.scan = -1};
+    forget_retracted(scheduler);
+    struct worker_slot *best = announcement_take(scheduler, state, &next);
     for (int i = 0; i < scheduler->count; i++) /* it may have been announced when it began to arrive, too */
-        if (*next.job.id && strcmp(scheduler->slot[i].worker.prefetched, next.job.id) == 0)
+        if (*next.job.id && strcmp(scheduler->slot[i].worker.prefetched, next.job.id) == 0) {
+            scheduler->slot[i].worker.prefetched_file = false;
             best = NULL;
+        }
     if (*next.job.id && best)
         prefetch_send(scheduler, best, &next.job, next.scan, next.arriving, true);
     announcement_clear(&next);
@@ -132,7 +151,7 @@ void prefetch_next(struct scheduler *scheduler)
             return;
         int scan;
         if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
-            prefetch_send(scheduler, slot, &job, scan, false, false);
+            prefetch_send(scheduler, slot, &job, scan, ARRIVING_NOT, false);
             close(scan);
         }
         job_clear(&job);
@@ -140,7 +159,7 @@ void prefetch_next(struct scheduler *scheduler)
     scheduler->prefetch_pending = false;
 }
 
-void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving)
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, enum wire_arriving arriving)
 {
     struct announcement fresh = {
         .job = {.parameters = json_deep_copy(job->parameters), .formats = json_deep_copy(job->formats)},

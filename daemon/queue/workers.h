@@ -6,6 +6,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/options.h"
 #include "daemon/store/store.h"
+#include "daemon/wire.h"
 
 enum { WORKERS_MAX = 32, WORKER_TEXT = 96, WORKER_NOTE = 600 };
 
@@ -31,6 +32,7 @@ struct worker {
     double restart_at, pause;      /* pause: before the next start; grows with each early end */
     char prefetched[JOB_ID];       /* PREFETCH in scheduler.h: the job whose scan it prefetches; "": none */
     bool prefetched_early;         /* ... whose row was not yet committed at the last look */
+    bool prefetched_file;          /* ... which was a file that had begun to arrive when it was announced */
     char suspect[JOB_ID];          /* the job that it prefetched when it died, which is not prefetched again */
 };
 
@@ -47,10 +49,10 @@ int worker_start(struct worker *worker, const struct options *options);
 /* Send a message; `message` is taken. Fails as wire_send. */
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count);
 
-/* PREFETCH: send "prepare" (`files`: the names of the job's files; `arriving`: the scan is still being written), or
- * "forget". Hints: failures are ignored. */
-void worker_prepare(struct worker *worker, const struct job *job, json_t *files, int scan, bool arriving, int live,
-                    int64_t shown);
+/* PREFETCH: send "prepare" (`files`: the names of the job's files; `arriving`: whether the scan is still being
+ * written), or "forget". Hints: failures are ignored. */
+void worker_prepare(struct worker *worker, const struct job *job, json_t *files, int scan, enum wire_arriving arriving,
+                    int live, int64_t shown);
 void worker_forget(struct worker *worker);
 
 /* Handle "hello". Fails with ERR_BAD_REQUEST (another version of the protocol). */

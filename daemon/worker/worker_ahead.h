@@ -32,7 +32,7 @@ struct expected {
     char id[128]; /* of the job; "": none */
     const struct kind_run *run;
     struct param_values values;
-    bool arriving;
+    bool arriving; /* the input, a stream; a file that arrives is of use as a whole */
     json_t *files; /* the names of the files that the job will write; a reference */
     int live;      /* the live file of its session; -1: none. Owned */
     int64_t shown; /* bytes of the live file that were reported */

@@ -154,15 +154,15 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
     const struct kind *kind;
     struct param_values values;
     const char *id = text_of(message, "id");
-    const bool arriving = json_is_true(json_object_get(message, "arriving"));
+    const enum wire_arriving arriving = wire_arriving_find(text_of(message, "arriving"));
     if (fd_count < 1 || fd_count > 2 || parameters_read(message, &kind, &values) != 0) {
         fds_close(fds, fd_count);
         return;
     }
-    fetcher_prefetch(w->fetcher, id, kind, &values, fds[0], arriving);
+    fetcher_prefetch(w->fetcher, id, kind, &values, fds[0], arriving != ARRIVING_NOT);
     struct expected expected = {.run = kind_run_find(kind),
                                 .values = values,
-                                .arriving = arriving,
+                                .arriving = arriving == ARRIVING_STREAM,
                                 .files = json_incref(json_object_get(message, "files")),
                                 .live = fd_count > 1 ? fds[1] : -1,
                                 .shown = live_of(message)};

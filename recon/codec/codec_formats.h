@@ -13,9 +13,9 @@ struct codec_reader {
      * options, in a struct of the reader's own; all 0: none. Fails with the codes of "the file" in err.h,
      * ERR_NO_MEMORY. */
     int (*decode)(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
-    /* The same for a file that is still being written, of a format whose files contain their own end; waits for that.
-     * NULL: the format needs complete files. */
-    int (*follow)(int memory, uint64_t most_bytes, int file);
+    /* The same for a file that is still being written, of a format whose files contain their own end or length;
+     * waits for that. NULL: the format needs complete files. */
+    int (*follow)(int memory, uint64_t most_bytes, int file, const void *wanted);
 };
 extern const struct codec_reader codec_readers[]; /* ends with .format = NULL */
 

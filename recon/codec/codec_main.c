@@ -100,7 +100,7 @@ static int upload_decode(const struct codec_upload *upload)
         return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
                        request->format);
     if (request->arriving)
-        return reader->follow(upload->memory, request->most_bytes, upload->file);
+        return reader->follow(upload->memory, request->most_bytes, upload->file, request->wanted);
     size_t bytes = (size_t)request->file_bytes;
     void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, upload->file, 0);
     if (file == MAP_FAILED)

@@ -319,7 +319,7 @@ static int report_wait(const struct codec_process *process, const struct decoder
     double end = clock_seconds() + CLOCK_FACTOR * upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
     struct codec_report report;
-    bool closed = false;
+    bool closed = false, more = upload->meanwhile != NULL;
     for (;;) {
         ssize_t got = closed ? 0 : recv(process->socket, &report, sizeof report, MSG_DONTWAIT | MSG_TRUNC);
         if (got == 1 && memcmp(&report, CODEC_BEGUN, 1) == 0 && !course->begun) {
@@ -342,7 +342,8 @@ static int report_wait(const struct codec_process *process, const struct decoder
         int rc = patience_check(upload, left);
         if (rc != 0)
             return rc;
-        int wait_ms = left * 1000 < POLL_MS ? (int)(left * 1000) + 1 : POLL_MS;
+        more = more && upload->meanwhile(upload->of);
+        int wait_ms = more ? 1 : left * 1000 < POLL_MS ? (int)(left * 1000) + 1 : POLL_MS;
         if (closed)
             poll(NULL, 0, 1);
         else
@@ -376,7 +377,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
 {
     struct codec_process process;
     struct course course;
-    bool stood, met = false;
+    bool stood;
     int rc, tries = 0;
     if (upload->wanted_bytes > CODEC_WANTED || strlen(upload->format) >= CODEC_FORMAT)
         return err_set(ERR_INTERNAL, "The request to the decoder is too large: %zu bytes, format %s.",
@@ -387,9 +388,6 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
         if (rc != 0)
             return rc;
         course = (struct course){.begun = false};
-        if (upload->meanwhile && !met)
-            upload->meanwhile(upload->of);
-        met = true;
         rc = report_wait(&process, upload, &course);
         if (course.ended)
             close(process.socket);

@@ -67,7 +67,7 @@ struct decoder_upload {
     struct decode_limits limits; /* .bytes: the memfd's largest size; .seconds: all of its processor time */
     int (*canceled)(void *context);
     void *context;
-    void (*meanwhile)(void *of); /* called once while a process reads; may be NULL */
+    bool (*meanwhile)(void *of); /* called while a process reads, until it returns false; may be NULL */
     void *of;
 };
 

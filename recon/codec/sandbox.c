@@ -60,22 +60,22 @@ static int landlock_enter_codec(void)
 
 /* Calls on memory and on open descriptors. */
 static const int allowed[] = {
-    SCMP_SYS(read),          SCMP_SYS(pread64),      SCMP_SYS(write),
-    SCMP_SYS(writev),        SCMP_SYS(pwrite64),     SCMP_SYS(pwritev),
-    SCMP_SYS(lseek),         SCMP_SYS(fstat),        SCMP_SYS(close),
-    SCMP_SYS(munmap),        SCMP_SYS(mremap),       SCMP_SYS(madvise),
-    SCMP_SYS(brk),           SCMP_SYS(futex),        SCMP_SYS(exit),
-    SCMP_SYS(exit_group),    SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),
-    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(getpid),
-    SCMP_SYS(gettid),        SCMP_SYS(getcwd),       SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),  SCMP_SYS(sched_yield),
-    SCMP_SYS(sysinfo), /* qsort() of a large array asks how much memory there is */
+    SCMP_SYS(read),          SCMP_SYS(pread64),         SCMP_SYS(write),
+    SCMP_SYS(writev),        SCMP_SYS(pwrite64),        SCMP_SYS(pwritev),
+    SCMP_SYS(lseek),         SCMP_SYS(fstat),           SCMP_SYS(close),
+    SCMP_SYS(munmap),        SCMP_SYS(mremap),          SCMP_SYS(madvise),
+    SCMP_SYS(brk),           SCMP_SYS(futex),           SCMP_SYS(exit),
+    SCMP_SYS(exit_group),    SCMP_SYS(rt_sigreturn),    SCMP_SYS(getrandom),
+    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),        SCMP_SYS(getcwd),          SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),     SCMP_SYS(sched_yield),
+    SCMP_SYS(sysinfo),                                  /* qsort() of a large array asks how much memory there is */
+    SCMP_SYS(nanosleep),     SCMP_SYS(clock_nanosleep), /* readers of an upload that arrives wait for more of it */
 };
 /* libhdf5 and libxml2 try these calls, and continue if they fail. */
 static const int refused[] = {
-    SCMP_SYS(open),      SCMP_SYS(openat),          SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
-    SCMP_SYS(lstat),     SCMP_SYS(newfstatat),      SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
-    SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep), /* libhdf5 retries after a wrong checksum */
+    SCMP_SYS(open),  SCMP_SYS(openat),     SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
+    SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
 #if SANDBOX_SANITIZED
     SCMP_SYS(ioctl), /* a report first asks whether stderr has colours */
 #endif

@@ -142,6 +142,7 @@ int h5_items_open(struct h5_items *items, struct h5_upload *h5, hid_t dataset, s
     } else if (known && count > 0) {
         haddr_t at = H5Dget_offset(dataset);
         known = at != HADDR_UNDEF && at <= h5->bytes && bytes <= h5->bytes - at;
+        h5_upload_wait(h5, known ? at + bytes : 0);
         items->place = (struct h5_place){h5->image + (known ? at : 0), bytes};
     }
     H5Sclose(space);
@@ -324,9 +325,11 @@ bool h5_list(struct h5_upload *h5, const uint8_t *reference, size_t item_bytes, 
     if (address > h5->bytes - h5->base || h5->bytes - h5->base - address < HEAD || index == 0)
         return false;
     const uint8_t *heap = h5->image + h5->base + address;
+    h5_upload_wait(h5, h5->base + address + HEAD);
     uint64_t until = little_endian(heap + 8, 8), next = 0;
     if (memcmp(heap, "GCOL\1", 5) != 0 || until < HEAD || until > h5->bytes - h5->base - address)
         return false;
+    h5_upload_wait(h5, h5->base + address + until);
     /* Usually the next object is the one that follows. */
     uint64_t from = h5->heap == address && h5->heap_next <= until ? h5->heap_next : HEAD;
     if (!object_find(heap, from, until, (uint32_t)index, out, &next) &&

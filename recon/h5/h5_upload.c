@@ -2,9 +2,24 @@
 #include "recon/h5/h5_upload.h"
 
 #include "gridding/base/err.h"
+#include "recon/h5/h5_length.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAIT_NS = 50000 /* between two looks for more bytes */ };
+
+void h5_upload_wait(struct h5_upload *h5, uint64_t end)
+{
+    while (h5->growing >= 0 && h5->there < end) {
+        const off_t there = lseek(h5->growing, 0, SEEK_END);
+        h5->there = there > 0 ? (uint64_t)there : 0;
+        if (h5->there < end)
+            nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    }
+}
 
 /* The driver's open file: H5FD_t first. */
 struct open_file {
@@ -57,6 +72,7 @@ static herr_t upload_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at
     struct h5_upload *h5 = ((struct open_file *)base)->h5;
     if (at > h5->bytes || size > h5->bytes - at)
         return -1;
+    h5_upload_wait(h5, at + size);
     if (h5->place && type == H5FD_MEM_DRAW)
         *h5->place = (struct h5_place){h5->image + at, size};
     else
@@ -94,26 +110,6 @@ static hid_t driver_register(void)
     return H5FDregister(&driver);
 }
 
-/* The file's length according to the superblock; 0 if it cannot be determined. */
-static uint64_t length_promised(const uint8_t *image, size_t bytes)
-{
-    static const uint8_t magic[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    enum { SUPERBLOCK = 64 };
-    for (size_t at = 0; bytes >= SUPERBLOCK && at <= bytes - SUPERBLOCK; at = at ? 2 * at : 512) {
-        const uint8_t *p = image + at;
-        if (memcmp(p, magic, sizeof magic) != 0)
-            continue;
-        unsigned version = p[8], offset_bytes = version < 2 ? p[13] : p[9];
-        static const unsigned end_at[] = {40, 44, 28, 28};
-        uint64_t end;
-        if (version > 3 || offset_bytes != sizeof end)
-            return 0;
-        memcpy(&end, p + end_at[version], sizeof end);
-        return end;
-    }
-    return 0;
-}
-
 /* libhdf5 keeps the lists that it has read in its metadata cache, of up to 32 MB by default. None is read twice, so 1
  * MB is enough. */
 static herr_t cache_set(hid_t plist)
@@ -140,10 +136,11 @@ static bool layout_read(struct h5_upload *h5)
     return read && address == 8 && length == 8 && block <= h5->bytes;
 }
 
-int h5_upload_open(struct h5_upload *h5, const void *image, size_t bytes)
+int h5_upload_open(struct h5_upload *h5, const void *image, size_t bytes, int growing)
 {
-    uint64_t promised = length_promised(image, bytes);
-    *h5 = (struct h5_upload){.file = -1, .driver = -1, .image = image, .bytes = bytes};
+    *h5 = (struct h5_upload){.file = -1, .driver = -1, .image = image, .bytes = bytes, .growing = growing};
+    h5_upload_wait(h5, bytes < H5_LENGTH_HEAD ? bytes : H5_LENGTH_HEAD);
+    uint64_t promised = h5_length(image, growing < 0 || bytes < H5_LENGTH_HEAD ? bytes : H5_LENGTH_HEAD);
     if (promised > bytes)
         return err_set_bytes(ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
                              "The HDF5 file is truncated: it should have %llu bytes and has only %zu. The transfer, or "

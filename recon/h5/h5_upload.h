@@ -24,12 +24,19 @@ struct h5_upload {
     uint64_t bytes, base;     /* base: addresses in the file count from there */
     struct h5_place *place;   /* not NULL: libhdf5 reports the address of raw data, and reads none */
     uint64_t heap, heap_next; /* where the last list was found */
+    int growing;              /* the mapped file, which is still being written; -1: all of it is there */
+    uint64_t there;           /* of its bytes, at the last look */
 };
 
-/* Open a file image without copying it; `image` and `h5` outlive it. Fails with ERR_TRUNCATED, ERR_MALFORMED_FILE; to
- * be closed in any case. */
-int h5_upload_open(struct h5_upload *h5, const void *image, size_t bytes);
+/* Open a file image without copying it; `image` and `h5` outlive it. `growing` (-1: complete): the file that is mapped
+ * and will have `bytes`: what is asked of it waits until its bytes have been written. Fails with ERR_TRUNCATED,
+ * ERR_MALFORMED_FILE; to be closed in any case. */
+int h5_upload_open(struct h5_upload *h5, const void *image, size_t bytes, int growing);
 void h5_upload_close(struct h5_upload *h5);
+
+/* Wait until the first `end` bytes are there. Whoever reads the image at an address that it has not been given by the
+ * functions below waits first: a page beyond the file's end cannot be read. */
+void h5_upload_wait(struct h5_upload *h5, uint64_t end);
 
 /* ---- datasets ---- */
 

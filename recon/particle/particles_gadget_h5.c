@@ -245,7 +245,7 @@ int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file
         for (int set = 0; set < SETS; set++)
             s.type[t].set[set].dataset = s.type[t].set[set].stored = -1;
     }
-    int rc = h5_upload_open(&s.h5, file, bytes);
+    int rc = h5_upload_open(&s.h5, file, bytes, -1);
     if (rc == 0)
         rc = header_read(&s);
     for (int t = 0; t < TYPES && rc == 0; t++)

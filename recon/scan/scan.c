@@ -139,10 +139,9 @@ bool scan_upload_is_small(uint64_t bytes)
     return bytes <= SMALL_BYTES;
 }
 
-int scan_upload_map(struct scan_upload *out, int fd, uint64_t bytes)
+int scan_upload_map(struct scan_upload *out, int fd, uint64_t bytes, bool pages)
 {
-    const int populate = scan_upload_is_small(bytes) ? MAP_POPULATE : 0;
-    const void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED | populate, fd, 0);
+    const void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED | (pages ? MAP_POPULATE : 0), fd, 0);
     if (base == MAP_FAILED)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The scan (%llu bytes) cannot be mapped (%s).",
                              (unsigned long long)bytes, strerror(errno));
@@ -162,7 +161,7 @@ static int upload_take(struct scan *scan, int upload, uint64_t bytes, struct sca
 {
     if (mapped->base && mapped->bytes != bytes)
         scan_upload_unmap(mapped);
-    int rc = mapped->base ? 0 : scan_upload_map(mapped, upload, bytes);
+    int rc = mapped->base ? 0 : scan_upload_map(mapped, upload, bytes, scan_upload_is_small(bytes));
     if (rc != 0)
         return rc;
     scan->upload = mapped->base;

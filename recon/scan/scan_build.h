@@ -97,6 +97,9 @@ int scan_hdf5_warm_up(void);
 /* Decode a whole file in memory into `fd`. `wanted`: see scan_decode(). Fails with the codes of "the file",
  * ERR_BAD_PARAMETER. */
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
+/* The same of a file that is still being written, and whose first H5_LENGTH_HEAD bytes are there: waits for each part
+ * until it is, and for the whole, without limit. Also fails with ERR_UNKNOWN_FORMAT if they do not tell its length. */
+int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted);
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
 /* Decode a stream that is still being written to `file`, up to its end (CLOSE), for which it waits without limit (the
  * parent may kill this process). The result equals that of scan_stream_decode(). Also fails with ERR_LIMIT if there are

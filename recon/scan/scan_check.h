@@ -18,8 +18,8 @@ struct scan_upload {
     const void *base;
     size_t bytes;
 };
-/* Map the file `fd`, all its pages at once if it is small (scan_upload_is_small()). Fails with ERR_NO_MEMORY. */
-int scan_upload_map(struct scan_upload *out, int fd, uint64_t bytes);
+/* Map the file `fd`, with all its pages at once or without. Fails with ERR_NO_MEMORY. */
+int scan_upload_map(struct scan_upload *out, int fd, uint64_t bytes, bool pages);
 bool scan_upload_is_small(uint64_t bytes);
 void scan_upload_unmap(struct scan_upload *upload);
 /* scan_open() with a mapping of the whole of `upload` that was made before, which it takes if the scan's samples are

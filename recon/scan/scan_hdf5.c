@@ -7,7 +7,9 @@
 #include "recon/scan/scan_h5.h"
 
 #include "gridding/base/err.h"
+#include "recon/h5/h5_length.h"
 
+#include <errno.h>
 #include <libxml/parser.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,22 +395,53 @@ static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const str
     return rc;
 }
 
-static int hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted,
+/* A file as h5_upload_open() takes it. */
+struct file_image {
+    const void *image;
+    size_t bytes;
+    int growing;
+};
+
+static int hdf5_decode(int fd, uint64_t cap, const struct file_image *upload, const struct scan_wanted *wanted,
                        bool in_place)
 {
     struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
     s.traj.type = s.data.type = -1;
-    int rc = h5_upload_open(&s.h5, file, bytes);
+    int rc = h5_upload_open(&s.h5, upload->image, upload->bytes, upload->growing);
     if (rc == 0)
         rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, &s.h5, wanted)
                                            : acquisitions_decode(&s, fd, cap, wanted, in_place);
+    if (rc == 0)
+        h5_upload_wait(&s.h5, upload->bytes); /* for samples that stay there */
     source_close(&s);
     return rc;
 }
 
-int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
+static int upload_decode(int fd, uint64_t cap, const struct file_image *upload, const struct scan_wanted *wanted)
 {
     const bool in_place = wanted && wanted->in_place;
-    int rc = hdf5_decode(fd, cap, file, bytes, wanted, in_place);
-    return rc == MUST_COPY ? hdf5_decode(fd, cap, file, bytes, wanted, false) : rc;
+    int rc = hdf5_decode(fd, cap, upload, wanted, in_place);
+    return rc == MUST_COPY ? hdf5_decode(fd, cap, upload, wanted, false) : rc;
+}
+
+int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
+{
+    const struct file_image upload = {file, bytes, -1};
+    return upload_decode(fd, cap, &upload, wanted);
+}
+
+int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted)
+{
+    uint8_t head[H5_LENGTH_HEAD];
+    const bool there = pread(file, head, sizeof head, 0) == sizeof head;
+    const uint64_t bytes = there ? h5_length(head, sizeof head) : 0;
+    if (bytes < sizeof head || bytes > INT64_MAX)
+        return err_set(ERR_UNKNOWN_FORMAT, "The beginning of the HDF5 file does not tell its length.");
+    void *image = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+    if (image == MAP_FAILED)
+        return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
+    const struct file_image upload = {image, bytes, file};
+    int rc = upload_decode(fd, cap, &upload, wanted);
+    munmap(image, bytes);
+    return rc;
 }

@@ -1,6 +1,7 @@
-/* Streams that are decoded while they arrive, by the real mrirecon-codec: the same scan and the same errors as for the
- * complete file, and an end when the job is canceled. The file grows whenever the decoder asks whether to continue, so
- * decoding always begins before the input is complete. */
+/* Streams and HDF5 files that are decoded while they arrive, by the real mrirecon-codec: the same scan and the same
+ * errors as for the complete file, and an end when the job is canceled. The file grows whenever the decoder asks
+ * whether to continue, so decoding always begins before the input is complete. */
+#include "recon/h5/h5_length.h"
 #include "tests/unit/decode_fixture.h"
 
 #include <stdatomic.h>
@@ -106,12 +107,78 @@ static void a_stream_that_does_not_end_stops_with_its_job(void **state)
     free(content);
 }
 
+/* decode_fd(), with samples in place. */
+static int decode_in_place(const struct place *p, struct scan *scan, int fd, const char *group,
+                           const struct decode_limits *limits, struct growing *g)
+{
+    struct decoder *decoder = NULL;
+    struct scan_wanted wanted = {.group = "", .in_place = 1};
+    snprintf(wanted.group, sizeof wanted.group, "%s", group);
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    int rc = scan_decode(scan, decoder, fd, &wanted, limits, g ? grow : NULL, g);
+    decoder_free(decoder);
+    return rc;
+}
+
+/* Decode the file as a whole, and as it arrives in three pieces after its first bytes. */
+static void file_compare(const struct place *p, const char *name, const char *group, const char *content, size_t bytes)
+{
+    struct growing g = {.content = content, .bytes = bytes, .written = H5_LENGTH_HEAD, .arriving = true};
+    const struct decode_limits limits = {.bytes = roomy.bytes, .seconds = 60, .arriving = &g.arriving};
+    struct scan whole = {0}, followed = {0};
+    struct err failure;
+    char path[128];
+    snprintf(path, sizeof path, "%s/growing", p->folder);
+    g.piece = (bytes - g.written) / 3 + 1;
+    g.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(g.fd, content, g.written), g.written);
+    int fd = open_file(p, name), rc = decode_in_place(p, &whole, fd, group, &roomy, NULL);
+    failure = *err_last();
+    const int got = decode_in_place(p, &followed, g.fd, group, &limits, &g);
+    if (got != rc || (rc != 0 && strcmp(err_last()->text, failure.text) != 0))
+        fail_msg("%s: %d (%s) as it arrives, %d (%s) as a whole", name, got, got ? err_last()->text : "", rc,
+                 rc ? failure.text : "");
+    if (rc == 0) {
+        assert_int_equal(g.written, bytes);
+        assert_int_equal(followed.header->in_place, whole.header->in_place);
+        scans_are_equal(&whole, &followed);
+    }
+    scan_close(&whole);
+    scan_close(&followed);
+    close(g.fd);
+    close(fd);
+}
+
+/* All HDF5 files of the decoder's tests, damaged and hostile ones, too. */
+static void hdf5_files_that_arrive_give_the_same_scans_and_errors(void **state)
+{
+    const struct place *p = *state;
+    char path[128], line[512], name[64], group[64];
+    int files = 0;
+    snprintf(path, sizeof path, "%s/manifest", p->folder);
+    FILE *manifest = fopen(path, "re");
+    assert_non_null(manifest);
+    while (fgets(line, sizeof line, manifest)) {
+        size_t bytes;
+        assert_int_equal(sscanf(line, "%63[^\t]\t%63[^\t]\t", name, group), 2);
+        char *content = read_file(p, name, &bytes);
+        if (bytes > H5_LENGTH_HEAD && h5_length((const uint8_t *)content, H5_LENGTH_HEAD) == bytes) {
+            file_compare(p, name, strcmp(group, "-") == 0 ? "" : group, content, bytes);
+            files++;
+        }
+        free(content);
+    }
+    fclose(manifest);
+    assert_true(files > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_that_arrives_gives_the_same_scan),
         cmocka_unit_test(errors_are_those_of_the_complete_file),
         cmocka_unit_test(a_stream_that_does_not_end_stops_with_its_job),
+        cmocka_unit_test(hdf5_files_that_arrive_give_the_same_scans_and_errors),
     };
     return cmocka_run_group_tests_name("follow", tests, setup, teardown);
 }

@@ -136,7 +136,7 @@ static void file_compare(const struct layout *l, hid_t stored, unsigned count, b
     size_t bytes;
     hid_t set = -1;
     void *image = file_make(l, stored, count, newest, NULL, &bytes);
-    assert_int_equal(h5_upload_open(&h5, image, bytes), 0);
+    assert_int_equal(h5_upload_open(&h5, image, bytes, -1), 0);
     assert_int_equal(h5_dataset_any(&set, h5.file, "d"), 0);
     assert_int_equal(h5_items_open(&items, &h5, set, count * H5Tget_size(stored)), 0);
     assert_int_equal(items.count, items_of(l));
@@ -171,7 +171,7 @@ static void a_missing_chunk_is_no_zeros(void **state)
     struct h5_items items;
     const struct h5_numbers numbers = {.stored = H5T_IEEE_F64LE, .count = 1};
     double got[32 * 3];
-    assert_int_equal(h5_upload_open(&h5, image, bytes), 0);
+    assert_int_equal(h5_upload_open(&h5, image, bytes, -1), 0);
     assert_int_equal(h5_dataset_any(&set, h5.file, "d"), 0);
     assert_int_equal(h5_items_open(&items, &h5, set, sizeof *got), 0);
     assert_true(h5_items_convert(&items, &numbers, 0, 8, H5T_NATIVE_DOUBLE, sizeof *got, got));

@@ -127,7 +127,7 @@ static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
         struct spool_file file;
         struct job job;
         const int scan = arriving(f, &job, &file);
-        scheduler_announce(f->scheduler, &job, scan, false);
+        scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);
         if (commits) {
@@ -159,7 +159,7 @@ static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
         slow = true;
         scheduler_wake(f->scheduler);
         nanosleep(&(struct timespec){.tv_nsec = i * PAUSE_NS / 4}, NULL);
-        scheduler_announce(f->scheduler, &job, scan, false);
+        scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
         slow = false;
         noted(f, "prepare", job.id, 1);
         scheduler_retract(f->scheduler, job.id);
@@ -177,11 +177,11 @@ static void a_job_that_has_begun_is_not_prepared_again(void **state)
     struct spool_file file;
     struct job job;
     int scan = arriving(f, &job, &file);
-    scheduler_announce(f->scheduler, &job, scan, true);
+    scheduler_announce(f->scheduler, &job, scan, ARRIVING_STREAM);
     noted(f, "prepare", job.id, 1);
     assert_int_equal(spool_reopen(&file, &scan), 0);
     asleep = true;
-    scheduler_announce(f->scheduler, &job, scan, false);
+    scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
     assert_int_equal(spool_finish(&file), 0);
     assert_int_equal(store_submit(f->store, &job, 100), 0);
     asleep = false;
@@ -190,6 +190,34 @@ static void a_job_that_has_begun_is_not_prepared_again(void **state)
     job_clear(&done);
     noted(f, "job", job.id, 1);
     noted(f, "prepare", job.id, 1);
+    job_clear(&job);
+}
+
+/* An idle worker reads a file that arrives, until one is complete: that one is first. */
+static void a_file_that_arrives_gives_way_to_one_that_is_there(void **state)
+{
+    struct fixture *f = *state;
+    struct spool_file slow_file, file;
+    struct job late, job;
+    int scan = arriving(f, &late, &slow_file);
+    scheduler_announce(f->scheduler, &late, scan, ARRIVING_FILE);
+    noted(f, "prepare", late.id, 1);
+    scan = arriving(f, &job, &file);
+    scheduler_announce(f->scheduler, &job, scan, ARRIVING_FILE); /* another one that arrives does not displace it */
+    scheduler_wake(f->scheduler);
+    assert_int_equal(spool_reopen(&file, &scan), 0);
+    scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
+    noted(f, "prepare", job.id, 1);
+    assert_int_equal(spool_finish(&file), 0);
+    assert_int_equal(store_submit(f->store, &job, 100), 0);
+    scheduler_wake(f->scheduler);
+    struct job done = reach(f, job.id, JOB_SUCCEEDED);
+    job_clear(&done);
+    noted(f, "job", job.id, 1);
+    noted(f, "prepare", late.id, 1);
+    scheduler_retract(f->scheduler, late.id);
+    spool_abort(&slow_file);
+    job_clear(&late);
     job_clear(&job);
 }
 
@@ -217,7 +245,7 @@ static void a_job_is_not_charged_with_what_was_computed_ahead(void **state)
         strcpy(ahead.id, file.id);
         strcpy(ahead.kind, "recon");
         assert_int_equal(spool_reopen(&file, &scan), 0);
-        scheduler_announce(f->scheduler, &ahead, scan, false);
+        scheduler_announce(f->scheduler, &ahead, scan, ARRIVING_NOT);
         noted(f, "prepare", ahead.id, 1);
         submit(f, cases[i].what, id);
         struct job job = reach(f, id, cases[i].state);
@@ -254,7 +282,7 @@ static void queued_scans_are_prefetched_before_announced_ones(void **state)
     strcpy(late.kind, "recon");
     int scan;
     assert_int_equal(spool_open(f->spool, third, &scan), 0);
-    scheduler_announce(f->scheduler, &late, scan, false);
+    scheduler_announce(f->scheduler, &late, scan, ARRIVING_NOT);
     assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(other);
     noted(f, "job", second, 1);
@@ -316,7 +344,7 @@ static void two_retracted_uploads_are_both_forgotten(void **state)
         strcpy(job.id, files[i].id);
         strcpy(job.kind, "recon");
         assert_int_equal(spool_reopen(&files[i], &scan), 0);
-        scheduler_announce(f->scheduler, &job, scan, false);
+        scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
         noted(f, "prepare", job.id, 1);
         job_clear(&job);
     }
@@ -341,6 +369,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
         WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
         WITH_SCHEDULER(a_job_that_has_begun_is_not_prepared_again),
+        WITH_SCHEDULER(a_file_that_arrives_gives_way_to_one_that_is_there),
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
         WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),

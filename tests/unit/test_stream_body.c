@@ -14,12 +14,13 @@ enum { SCAN = 1234, PIECE_MOST = 500 };
 
 static struct {
     int announced, retracted, reopened, scan;
-    bool arriving, unreadable;
+    enum wire_arriving arriving;
+    bool unreadable;
     char id[JOB_ID], name[JOB_NAME], gone[JOB_ID];
     struct scheduler *scheduler;
 } told;
 
-void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving)
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, enum wire_arriving arriving)
 {
     told.announced++;
     told.scheduler = scheduler;
@@ -106,7 +107,7 @@ static struct job job_of(const char *kind)
 static void begin(struct stream_body *body, const struct job *job)
 {
     memset(&told, 0, sizeof told);
-    stream_body_begin(body, scheduler, job);
+    stream_body_begin(body, scheduler, job, -1);
 }
 
 /* ---- tests ---- */
@@ -125,7 +126,7 @@ static void a_stream_is_announced_with_its_first_acquisition(void **state)
             assert_int_equal(told.announced, end >= acquired);
         }
         assert_int_equal(told.reopened, 1);
-        assert_true(told.scheduler == scheduler && told.scan == SCAN && told.arriving);
+        assert_true(told.scheduler == scheduler && told.scan == SCAN && told.arriving == ARRIVING_STREAM);
         assert_string_equal(told.id, upload.id);
         assert_string_equal(told.name, job.name);
         assert_string_equal(job.id, "");
@@ -217,6 +218,76 @@ static void a_body_that_turns_out_to_be_no_stream_is_forgotten(void **state)
     assert_int_equal(told.announced + told.retracted, 0);
 }
 
+/* A body that begins as an HDF5 file of `length` bytes does, in pieces; returns its announcements. */
+static int file_pass(struct stream_body *body, const struct job *job, int64_t length, size_t bytes, size_t piece)
+{
+    static uint8_t file[4096];
+    memset(file, 0x5a, sizeof file);
+    memcpy(file, "\x89HDF\r\n\x1a\n\0", 9);
+    file[13] = sizeof length;
+    memcpy(file + 40, &length, sizeof length);
+    for (size_t at = 0; at < bytes; at += piece)
+        stream_body_add(body, job, &upload, file + at, at + piece < bytes ? piece : bytes - at);
+    return told.announced;
+}
+
+static void begin_file(struct stream_body *body, const struct job *job, int64_t bytes)
+{
+    memset(&told, 0, sizeof told);
+    stream_body_begin(body, scheduler, job, bytes);
+}
+
+static void an_hdf5_file_is_announced_with_its_first_bytes(void **state)
+{
+    (void)state;
+    const struct job job = job_of("recon");
+    for (size_t piece = 1; piece < 3 * H5_LENGTH_HEAD; piece++) {
+        struct stream_body body;
+        begin_file(&body, &job, 4096);
+        assert_int_equal(file_pass(&body, &job, 4096, 4096, piece), 1);
+        assert_true(told.scheduler == scheduler && told.scan == SCAN && told.arriving == ARRIVING_FILE);
+        assert_string_equal(told.id, upload.id);
+        stream_body_end(&body);
+        assert_int_equal(told.retracted, 0);
+        begin_file(&body, &job, 4096); /* nothing is announced before the head is there */
+        assert_int_equal(file_pass(&body, &job, 4096, H5_LENGTH_HEAD - 1, piece), 0);
+    }
+}
+
+static void an_hdf5_file_that_ends_too_early_is_forgotten(void **state)
+{
+    (void)state;
+    const struct job job = job_of("recon");
+    struct stream_body body;
+    begin_file(&body, &job, 4096);
+    assert_int_equal(file_pass(&body, &job, 4096, 4095, 1000), 1);
+    stream_body_end(&body);
+    assert_int_equal(told.retracted, 1);
+}
+
+/* Of a body whose length is unknown, is not the file's, or is large; which is there at once, or of a kind that would
+ * read it otherwise. */
+static void other_hdf5_files_are_read_when_they_are_complete(void **state)
+{
+    (void)state;
+    const struct {
+        const char *kind;
+        int64_t body, file;
+        size_t piece;
+    } cases[] = {{"recon", -1, 4096, 100},    {"recon", 4096, 4095, 100},
+                 {"recon", 4096, 8192, 100},  {"recon", INT64_C(1) << 30, INT64_C(1) << 30, 100},
+                 {"recon", 4096, 4096, 4096}, {"nbody", 4096, 4096, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct job job = job_of(cases[i].kind);
+        struct stream_body body;
+        begin_file(&body, &job, cases[i].body);
+        assert_int_equal(file_pass(&body, &job, cases[i].file, 4096, cases[i].piece), 0);
+        stream_body_end(&body);
+        stream_body_drop(&body);
+        assert_int_equal(told.retracted, 0);
+    }
+}
+
 static void kinds_that_read_no_streams_announce_nothing(void **state)
 {
     (void)state;
@@ -272,6 +343,9 @@ int main(void)
         cmocka_unit_test(what_cannot_be_computed_is_not_announced),
         cmocka_unit_test(a_body_without_an_end_is_forgotten),
         cmocka_unit_test(a_body_that_turns_out_to_be_no_stream_is_forgotten),
+        cmocka_unit_test(an_hdf5_file_is_announced_with_its_first_bytes),
+        cmocka_unit_test(an_hdf5_file_that_ends_too_early_is_forgotten),
+        cmocka_unit_test(other_hdf5_files_are_read_when_they_are_complete),
         cmocka_unit_test(kinds_that_read_no_streams_announce_nothing),
         cmocka_unit_test(a_file_that_cannot_be_opened_again_is_announced_later),
         cmocka_unit_test(a_body_of_zeroes_can_be_dropped),

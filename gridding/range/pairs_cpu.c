@@ -3,7 +3,8 @@
  * The points of a bin, PAIR_BLOCK at a time, are a task of one thread: they are summed over the rows of bins within
  * reach. A row's points between two bins are one contiguous run, processed in cuts of PAIR_RUN points. Rows, and bins
  * of a row, that the sphere around the block does not touch are skipped; then rows that the sphere around a point does
- * not touch. The sums of a task do not depend on its thread. */
+ * not touch. The sums of a task do not depend on its thread. Counts among the points of one set need each pair once:
+ * with the points after the first, and in images of which the opposite ones are left out. */
 #include "gridding/base/err.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
@@ -40,6 +41,7 @@ struct pair_job {
     const struct pencils_leaf *leaf;
     double reach;
     bool fine;          /* at least one of the sets has double positions */
+    bool once;          /* each pair of one set in one order only */
     const float *value; /* sorted as `from`, padded; or NULL */
     struct task *task;
     size_t tasks;
@@ -157,6 +159,12 @@ static void pair_run(struct block *b, const struct row *whole, size_t first, siz
     }
 }
 
+/* Whether pairs with points of an image are left out, because those of the opposite one are found. */
+static bool left_out(const struct pair_job *job, const long image[3])
+{
+    return job->once && (image[2] != 0 ? image[2] < 0 : image[1] != 0 ? image[1] < 0 : image[0] < 0);
+}
+
 /* The row (y, z) of bins of `from` that may contain partners of the block. */
 static void pair_rows(struct block *b, long y, long z)
 {
@@ -178,9 +186,13 @@ static void pair_rows(struct block *b, long y, long z)
         row.image[0] = image_of(bin, from->bins[0]);
         end = (row.image[0] + 1) * from->bins[0] - 1;
         end = end < x.to ? end : x.to;
+        if (left_out(b->job, row.image))
+            continue;
         size_t first, last;
         points_cpu_run(from, bin - row.image[0] * from->bins[0], end - row.image[0] * from->bins[0],
                        y - row.image[1] * from->bins[1], z - row.image[2] * from->bins[2], &first, &last);
+        if (b->job->once && !row.image[0] && !row.image[1] && !row.image[2] && first < b->first)
+            first = b->first;
         pair_run(b, &row, first, last);
     }
 }
@@ -411,7 +423,9 @@ int pairs_cpu_count(const void *to, const void *from, int edges, const double *e
     double *edge2 = NULL;
     job.edge = edge;
     job.reach = edge[edges - 1];
+    job.once = to == from;
     watch_begin(&watch, listener, job.to->count);
+    const uint64_t orders = job.once ? 2 : 1;
     int rc = make_counts(&job, &all, &table, &edge2);
     if (!rc)
         rc = make_tasks(&job);
@@ -420,7 +434,7 @@ int pairs_cpu_count(const void *to, const void *from, int edges, const double *e
     for (int t = 0; t < job.to->threads && !rc; t++)
         for (int e = 0; e < edges - 1; e++)
             for (int copy = 0; copy < PAIR_COPIES; copy++)
-                counts[e] += job.counts[t].counts[(size_t)e * PAIR_COPIES + (size_t)copy];
+                counts[e] += orders * job.counts[t].counts[(size_t)e * PAIR_COPIES + (size_t)copy];
     free(all);
     free(table);
     free(edge2);

@@ -225,7 +225,7 @@ INLINE void near_points_of(const int dim, const bool rest, const struct pair_blo
 }
 
 /* Points j to j + VEC_LANES of the run with all of the block's, after `pairs` that are listed; returns how many then
- * are. itself: the run contains the block. */
+ * are. itself: the run contains some of the block. */
 INLINE int list_pairs(const int dim, const bool rest, const bool itself, const struct near_points *near,
                       const struct pair_run *run, size_t j, size_t self, const struct pair_counts *to, struct listed *l,
                       int pairs)
@@ -248,7 +248,7 @@ INLINE int list_pairs(const int dim, const bool rest, const bool itself, const s
         const vec_int place = ((vec_int)r2 >> octaves.shift) - splat_int(octaves.first);
         vec_int near_lanes = there & (r2 < splat(octaves.limit));
         if (itself)
-            near_lanes &= numbers != splat_int((int32_t)self + near->number[i] / PAIR_RUN);
+            near_lanes &= splat_int((int32_t)self + near->number[i] / PAIR_RUN) < numbers;
         const unsigned bits = mask_bits(near_lanes);
         pack(l->place + pairs, place & (splat_int(0) < place), bits);
         pack(l->points + pairs, numbers + splat_int(near->number[i]), bits);

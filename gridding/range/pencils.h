@@ -46,8 +46,8 @@ struct pair_run {
 };
 
 /* The points paired with a run, in the same coordinates, both with or both without rest. Points farther than `reach2`
- * (a square) from the run's bins along y and z, `low` to `high`, are skipped. Point i is not paired with point self + i
- * of the run. */
+ * (a square) from the run's bins along y and z, `low` to `high`, are skipped. Sums: point i is not paired with point
+ * self + i of the run. Counts: if the run contains some of the points, point i is paired with points after self + i. */
 struct pair_block {
     const float *at[3], *rest[3];
     size_t count, self;

@@ -152,6 +152,7 @@ static void pair_counts(void **state)
         {{3, {6, 7, 8}, {9, -3, 0}, {1, 1, 1}, {true, false, true}}, 300, EVERYWHERE, 4, {0, 1e-3, 1, 3.3}},
         {{3, {60, 60, 60}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 500, CLUSTERED, 4, {0.01, 0.2, 0.4, 0.9}},
         {{2, {10, 10, 1}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 300, EVERYWHERE, 3, {0, 2, 7}},
+        {{2, {4, 3, 1}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 60, EVERYWHERE, 4, {0, 1, 3.5, 7}}, /* images of itself */
         {{1, {100, 1, 1}, {0, 0, 0}, {0.1, 1, 1}, {false}}, 200, LATTICE, 3, {0, 0.5, 2}},
     };
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {

@@ -84,7 +84,8 @@ static void note_doubt(void *of, size_t i, size_t j)
 
 static float lattice[3][PADDED]; /* eighths, whose distances float32 holds */
 
-/* Point i of the block is point self + i of the run, which begins at point `begin` of the lattice. */
+/* Point i of the block is point self + i of the run, which begins at point `begin` of the lattice, and has pairs with
+ * those after it. */
 static struct met met_by(const struct pencils_leaf *leaf, size_t begin, size_t count, size_t self, size_t block)
 {
     static const uint16_t table[] = {0, 1, INTERVAL_DOUBT, INTERVAL_FAR};
@@ -111,7 +112,7 @@ static struct met met_plainly(size_t begin, size_t count, size_t self, size_t bl
             float r2 = 0;
             for (int d = 0; d < 3; d++)
                 r2 += powf(lattice[d][begin + j] - lattice[d][place], 2);
-            if (self + i == j)
+            if (self != SIZE_MAX / 2 && (ptrdiff_t)j <= (ptrdiff_t)(self + i))
                 continue;
             m.counts[0] += r2 < 1;
             m.counts[PAIR_COPIES] += r2 >= 1 && r2 < 2;

@@ -161,28 +161,42 @@ static void counter_add(struct counter *counter, uint16_t value)
     counter->seen[value / 64] |= UINT64_C(1) << (value % 64);
 }
 
+/* The counters of one frame's readouts. */
+struct tally {
+    struct counter averages, partitions;
+};
+
+/* Count a frame's next readout, `first` being its first one. False: it has other coils. */
+static bool readout_count(struct frame *frame, struct tally *tally, const struct scan_readout *first,
+                          const struct scan_readout *readout)
+{
+    if (readout->coils != first->coils)
+        return false;
+    frame->samples += frames_kept(readout);
+    frame->one_place = frame->one_place && same_place(first, readout);
+    counter_add(&tally->averages, readout->idx[SCAN_AVERAGE]);
+    counter_add(&tally->partitions, readout->idx[SCAN_STEP2]);
+    frame->averages = tally->averages.values;
+    frame->partitions = tally->partitions.values;
+    return true;
+}
+
 /* Fill one frame's numbers from its readouts. */
 static int frame_fill(struct frame *frame, const struct frames *frames, const struct scan *scan)
 {
     const uint32_t *readouts = frames->readouts + frame->first;
     const struct scan_readout *first = &scan->readouts[readouts[0]];
-    struct counter averages = {.values = 0}, partitions = {.values = 0};
+    struct tally tally = {.averages = {.values = 0}};
     frame->coils = first->coils;
     frame->one_place = true;
     frame->samples = 0;
     for (size_t i = 0; i < frame->count; i++) {
         const struct scan_readout *readout = &scan->readouts[readouts[i]];
-        if (readout->coils != first->coils)
+        if (!readout_count(frame, &tally, first, readout))
             return err_set_acquisition(ERR_COILS_DIFFER, readout->acquisition,
                                        "Acquisition %u has %u coils, but acquisition %u of the same image has %u.",
                                        readout->acquisition, readout->coils, first->acquisition, first->coils);
-        frame->samples += frames_kept(readout);
-        frame->one_place = frame->one_place && same_place(first, readout);
-        counter_add(&averages, readout->idx[SCAN_AVERAGE]);
-        counter_add(&partitions, readout->idx[SCAN_STEP2]);
     }
-    frame->averages = averages.values;
-    frame->partitions = partitions.values;
     return 0;
 }
 
@@ -274,5 +288,141 @@ void frames_free(struct frames *frames)
         return;
     free(frames->readouts);
     free(frames->frame);
+    free(frames->kept);
     free(frames);
+}
+
+/* ---- a scan that arrives ---- */
+
+struct frames_grown {
+    struct frames frames; /* of what has arrived, with room for more */
+    size_t room, frames_room;
+    uint64_t looked;    /* readouts of the scan */
+    struct tally tally; /* of the last image */
+    bool off;           /* the next readout belongs elsewhere than at the end, or something is wrong with it */
+};
+
+static int grown_create(struct frames_grown **out, int encoding)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return err_no_memory("sorting a scan that arrives");
+    (*out)->frames.encoding = encoding;
+    return 0;
+}
+
+void frames_grown_free(struct frames_grown *grown)
+{
+    if (!grown)
+        return;
+    free(grown->frames.readouts);
+    free(grown->frames.frame);
+    free(grown->frames.kept);
+    free(grown);
+}
+
+/* Room for one more readout, and one more image. */
+static bool grown_make_room(struct frames_grown *grown)
+{
+    enum { READOUTS_FIRST = 1024, FRAMES_FIRST = 16 };
+    struct frames *frames = &grown->frames;
+    if (frames->used == grown->room) {
+        const size_t room = grown->room ? 2 * grown->room : READOUTS_FIRST;
+        uint32_t *readouts = realloc(frames->readouts, room * sizeof *readouts);
+        frames->readouts = readouts ? readouts : frames->readouts;
+        uint32_t *kept = realloc(frames->kept, room * sizeof *kept);
+        frames->kept = kept ? kept : frames->kept;
+        if (!readouts || !kept)
+            return false;
+        grown->room = room;
+    }
+    if (frames->count == grown->frames_room) {
+        const size_t room = grown->frames_room ? 2 * grown->frames_room : FRAMES_FIRST;
+        struct frame *more = realloc(frames->frame, room * sizeof *more);
+        if (!more)
+            return false;
+        frames->frame = more;
+        grown->frames_room = room;
+    }
+    return true;
+}
+
+/* Append a readout of image data. False: it does not belong at the end. */
+static bool readout_append(struct frames_grown *grown, const struct sorting *sorting, uint32_t i)
+{
+    struct frames *frames = &grown->frames;
+    const struct scan_readout *readout = &sorting->readouts[i];
+    const size_t kept = frames_kept(readout);
+    const int order = frames->used > 0 ? key_compare(sorting, frames->readouts[frames->used - 1], i) : -1;
+    if (kept == 0 || order > 0 || !grown_make_room(grown))
+        return false;
+    if (order < 0) {
+        frames->frame[frames->count++] = (struct frame){.first = frames->used,
+                                                        .repetition = readout->idx[SCAN_REPETITION],
+                                                        .coils = readout->coils,
+                                                        .one_place = true};
+        memset(&grown->tally, 0, sizeof grown->tally);
+    }
+    struct frame *frame = &frames->frame[frames->count - 1];
+    frames->readouts[frames->used] = i;
+    frames->kept[frames->used++] = (uint32_t)kept;
+    frame->count++;
+    return readout_count(frame, &grown->tally, &sorting->readouts[frames->readouts[frame->first]], readout);
+}
+
+/* Look at the readouts that have come. */
+static void readouts_follow(struct frames_grown *grown, const struct scan *scan, bool separate_averages)
+{
+    const struct sorting sorting = {scan->readouts, separate_averages, false};
+    struct frames *frames = &grown->frames;
+    for (; grown->looked < scan->header->readouts && !grown->off; grown->looked++) {
+        const struct scan_readout *readout = &scan->readouts[grown->looked];
+        const int reason = frames_ignore(readout->flags);
+        if (reason >= 0)
+            frames->ignored[reason]++;
+        else if (readout->encoding != frames->encoding)
+            frames->elsewhere++;
+        else
+            grown->off = !readout_append(grown, &sorting, (uint32_t)grown->looked);
+    }
+}
+
+static void *copy(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes);
+    return to ? memcpy(to, from, bytes) : NULL;
+}
+
+static int frames_copy(struct frames **out, const struct frames *from)
+{
+    struct frames *to = malloc(sizeof *to);
+    if (!to)
+        return err_no_memory("the images of a scan that arrives");
+    *to = *from;
+    to->readouts = copy(from->readouts, from->used * sizeof *to->readouts);
+    to->frame = copy(from->frame, from->count * sizeof *to->frame);
+    to->kept = copy(from->kept, from->used * sizeof *to->kept);
+    to->placed = from->count;
+    to->ascends = true;
+    if (to->readouts && to->frame && to->kept) {
+        *out = to;
+        return 0;
+    }
+    frames_free(to);
+    return err_no_memory("the %zu readouts of a scan that arrives", from->used);
+}
+
+int frames_follow(struct frames **out, struct frames_grown **grown, const struct scan *scan, int encoding,
+                  bool separate_averages)
+{
+    const int picked = encoding >= 0 ? encoding : encoding_pick(scan);
+    int rc = *grown || picked < 0 ? 0 : grown_create(grown, picked);
+    if (rc != 0)
+        return rc;
+    struct frames_grown *g = *grown;
+    if (g && g->frames.encoding == picked)
+        readouts_follow(g, scan, separate_averages);
+    return g && g->frames.encoding == picked && g->frames.used > 0 && !g->off
+               ? frames_copy(out, &g->frames)
+               : frames_create(out, scan, encoding, separate_averages, NULL);
 }

@@ -44,6 +44,8 @@ struct frames {
     size_t left_over; /* readouts after the last complete image of a division */
     size_t groups;    /* images of one time in a division: of each (phase, contrast, set, slice); else 0 */
     size_t placed;    /* the first images that have their final place; all, unless frames_complete() found less */
+    bool ascends;     /* of frames_follow(): the readouts of all frames are in the file's order .. */
+    uint32_t *kept;   /* .. and [used]: their samples without the discarded ones; NULL: not known */
 };
 
 /* How readouts are divided into images in the order of acquisition, whatever their counters of repetition and average.
@@ -86,6 +88,14 @@ static inline bool frames_divided(const struct frames_division *division)
 int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages,
                   const struct frames_division *division);
 void frames_free(struct frames *frames);
+
+/* As frames_create() without a division, of the beginning of a scan that arrives; `grown`: what the last call has left
+ * there for a shorter beginning, at first NULL. While readouts come in the order of the images, each is looked at once,
+ * and frames->readouts begin with those of the last call (frames->ascends). */
+struct frames_grown;
+int frames_follow(struct frames **out, struct frames_grown **grown, const struct scan *scan, int encoding,
+                  bool separate_averages);
+void frames_grown_free(struct frames_grown *grown);
 
 /* Of the images of the beginning of a scan: keep the complete ones, maybe none, and set frames->placed. Complete are
  * all of a division; otherwise those of `begun`, and those of repetitions before the newest if each of these has an

@@ -206,11 +206,11 @@ static uint64_t windows_count(const struct job_request *request, const struct fr
 }
 
 /* Whether images are complete that the newest job has not made. *images, *windows: with them. */
-static bool has_more(const struct recon_ahead *ahead, const struct job_request *request, const struct scan *scan,
+static bool has_more(struct recon_ahead *ahead, const struct job_request *request, const struct scan *scan,
                      const struct frames_begun *begun, size_t *images, uint64_t *windows)
 {
     struct frames *frames = NULL;
-    if (recon_frames(&frames, request, scan, begun, false) != 0)
+    if (recon_frames(&frames, request, scan, begun, false, &ahead->begun.seen.grown) != 0)
         return false;
     *images = frames->count;
     *windows = of_series(request) ? windows_count(request, frames, scan->encodings[frames->encoding].images) : 0;

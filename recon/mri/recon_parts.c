@@ -13,17 +13,26 @@ static const size_t cpu_bytes_most = (size_t)1
                                      << 30; /* of sums; not a share of the free memory, because the bits depend on it */
 enum { GPU_SHARE = 8 };                     /* samples may use 1 / GPU_SHARE of a GPU's free memory */
 
-int recon_parts_divide(bool gpu, const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1])
+/* The first readout from `first` on before which there are `samples` or more; offsets ascend up to that of `last`. */
+static size_t offset_find(const size_t *offsets, size_t first, size_t last, size_t samples)
 {
-    const size_t from = gpu ? PARTS_FROM_GPU : PARTS_FROM;
-    const int most = gpu ? PARTS_MOST : PARTS_MOST_CPU;
+    while (first < last) {
+        const size_t middle = first + (last - first) / 2;
+        if (offsets[middle] < samples)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1])
+{
     int parts = 0;
     ends[0] = 0;
-    while (parts < most - 1 && offsets[count] - offsets[ends[parts]] >= from) {
+    while (parts < PARTS_MOST - 1 && offsets[count] - offsets[ends[parts]] >= PARTS_LEAST) {
         const size_t half = offsets[ends[parts]] + (offsets[count] - offsets[ends[parts]]) / 2;
-        size_t end = ends[parts] + 1;
-        while (offsets[end] < half)
-            end++;
+        const size_t end = offset_find(offsets, ends[parts] + 1, count, half);
         if (end >= count)
             break;
         ends[++parts] = end;
@@ -94,7 +103,7 @@ size_t recon_feed_due(const struct dev *dev, struct recon_cache *cache, const st
     const size_t *offsets = plan_cache_offsets(cache, &count);
     if (!parts || !parts->of || !offsets)
         return SIZE_MAX;
-    const int all = recon_parts_divide(dev_is_gpu(dev), offsets, count, ends);
+    const int all = recon_parts_divide(offsets, count, ends);
     const int next = feed->turn == parts->turn && feed->turn ? nufft_parts_added(parts->of) : 0;
     /* A GPU's last part is complete when CLOSE is due. Its transfer takes less time than another look at all readouts,
      * in the middle of which CLOSE would come. */
@@ -183,7 +192,7 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
     struct recon_feed *feed = job->feed;
     size_t ends[PARTS_MOST + 1], whole;
     const size_t *planned = plan_cache_offsets(job->cache, &whole);
-    const int all = recon_parts_divide(dev_is_gpu(job->dev), planned, whole, ends);
+    const int all = recon_parts_divide(planned, whole, ends);
     struct c32 *staging = malloc(frame->samples * sizeof *staging);
     int rc = staging ? 0 : err_no_memory("%zu samples of a stream", frame->samples);
     job->coil_lives = feed->coil_lives;
@@ -191,8 +200,8 @@ static int feed_parts(struct recon_job *job, const struct frame *frame, struct p
         rc = recon_tell(job, RECON_STEP_GRIDDING, 0, 0, 0);
         if (rc == 0)
             rc = part_upload(job, frame, offsets, ends, p, parts->of, staging);
-        if (rc == 0)
-            rc = nufft_parts_add(parts->of);
+        if (rc == 0 && (rc = nufft_parts_add(parts->of)) != 0)
+            parts->turn = 0; /* some of the part may be in the sums */
         feed->count = rc == 0 ? ends[p + 1] : feed->count;
     }
     job->coil_lives = NULL;
@@ -206,6 +215,8 @@ static const struct frame *frame_arriving(const struct recon_job *job)
     const struct frames *frames = job->frames;
     const struct frame *newest = NULL;
     uint32_t last = 0;
+    if (frames->ascends)
+        return &frames->frame[frames->count - 1];
     for (size_t f = 0; f < frames->count; f++) {
         const struct frame *frame = &frames->frame[f];
         const uint32_t end = frames->readouts[frame->first + frame->count - 1];
@@ -280,7 +291,7 @@ static bool in_parts(const struct gridder *g, const struct frame *frame)
 static int division_of(const struct gridder *g, const struct frame *frame, size_t ends[PARTS_MOST + 1],
                        size_t first[PARTS_MOST + 1])
 {
-    const int parts = recon_parts_divide(dev_is_gpu(g->job->dev), g->offsets, frame->count, ends);
+    const int parts = recon_parts_divide(g->offsets, frame->count, ends);
     for (int p = 0; p <= parts; p++)
         first[p] = g->offsets[ends[p]];
     return parts;

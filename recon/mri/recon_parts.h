@@ -18,15 +18,13 @@ struct gridder;
 
 enum {
     PARTS_FROM = 1 << 14,
-    PARTS_MOST_CPU = 8,
-    /* A GPU only transfers its parts as they arrive, so more of them leave less for the end. */
-    PARTS_FROM_GPU = 1 << 11,
-    PARTS_MOST = 10 /* the last one is transferred in less time than another look at the readouts takes */
+    PARTS_LEAST = 1 << 10, /* samples that are left are divided as long as there are so many */
+    PARTS_MOST = 10
 };
 
 /* Readouts ends[p] to ends[p + 1] - 1 of a frame are part p; offsets[count + 1]: samples before each readout. Returns
  * the number of parts. */
-int recon_parts_divide(bool gpu, const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
+int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1]);
 
 /* What the positions of a readout's samples in k-space follow from, besides the readout. Compared as bytes. */
 struct feed_terms {

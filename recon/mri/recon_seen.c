@@ -26,5 +26,6 @@ int recon_seen_grow(struct recon_seen *seen, size_t count)
 void recon_seen_free(struct recon_seen *seen)
 {
     free(seen->readout);
+    frames_grown_free(seen->grown);
     *seen = (struct recon_seen){.readout = NULL};
 }

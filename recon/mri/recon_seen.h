@@ -20,8 +20,12 @@ struct seen_readout {
 struct recon_seen {
     struct seen_readout *readout; /* [count], by their index in the scan */
     size_t count;
-    /* Readouts, in all: those whose trajectory was read, and compared with a plan's. */
-    uint64_t looked, compared;
+    struct frames_grown *grown; /* its images; NULL: none yet */
+    struct extremes all;        /* of the first `all_of` readouts of the images, if these ascend (frames.h) */
+    size_t all_of;
+    /* Readouts, in all: those whose trajectory was read, and compared with a plan's; and that were joined to others'.
+     */
+    uint64_t looked, compared, joined;
 };
 
 /* Make place for `count` readouts. Fails with ERR_NO_MEMORY. */

@@ -141,9 +141,10 @@ int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request
               const struct job_listener *listener, const void *input);
 
 /* The images of a scan by the parameters; with `begun`, the complete ones of the beginning of a scan. `arriving`: of
- * the beginning of a scan, also those that are not complete. Fails as frames_create(). */
+ * the beginning of a scan, also those that are not complete. `grown`: of frames_follow(), for a scan that arrives;
+ * NULL: it does not. Fails as frames_create(). */
 int recon_frames(struct frames **out, const struct job_request *request, const struct scan *scan,
-                 const struct frames_begun *begun, bool arriving);
+                 const struct frames_begun *begun, bool arriving, struct frames_grown **grown);
 
 /* Compute the complete images of the beginning of a scan; `begun`: what was found and computed of a shorter one.
  * `more`: readouts will follow; NULL: none will, and all images are complete. *out: the caller's. Fails likewise. */

@@ -74,11 +74,17 @@ static int kz_missing(struct recon_job *job)
         job->columns, job->n[0], job->n[1], job->n[2]);
 }
 
+/* The first readouts of the frames whose trajectories are known, and joined in job->seen->all. */
+static size_t joined_before(const struct recon_job *job)
+{
+    return job->seen && job->frames->ascends ? job->seen->all_of : 0;
+}
+
 static int columns_check(struct recon_job *job)
 {
     job->columns = readout_at(job, 0)->traj_dims;
     job->coordinates = job->dim;
-    for (size_t i = 0; i < job->frames->used; i++) {
+    for (size_t i = joined_before(job); i < job->frames->used; i++) {
         const struct seen_readout *seen = seen_at(job, i);
         const struct scan_readout *readout = readout_at(job, i);
         if (seen && seen->columns > 0 && seen->columns == job->columns)
@@ -233,7 +239,7 @@ static void looks_count(const struct recon_job *job, size_t *samples)
     if (!job->seen)
         return;
     *samples = 0;
-    for (size_t i = 0; i < job->frames->used; i++)
+    for (size_t i = joined_before(job); i < job->frames->used; i++)
         if (seen_at(job, i)->columns == 0) {
             *samples += frames_kept(readout_at(job, i));
             job->seen->looked++;
@@ -246,22 +252,31 @@ static void trajectories_scan(const struct recon_job *job, struct extremes *out)
 {
     int columns = job->columns;
     size_t samples;
-    struct extremes all = {.least = INFINITY, .greatest = -INFINITY, .least_at = SIZE_MAX, .level = true};
+    const size_t first = joined_before(job), used = job->frames->used;
+    struct extremes none = {.least = INFINITY, .greatest = -INFINITY, .least_at = SIZE_MAX, .level = true};
     for (int c = 0; c < 4; c++)
-        all.most_at[c] = SIZE_MAX;
+        none.most_at[c] = SIZE_MAX;
+    struct extremes all = first > 0 ? job->seen->all : none;
     looks_count(job, &samples);
     /* Joining what was found before takes about as long as looking at some samples. */
-    const size_t work = samples + (job->seen ? JOINED * job->frames->used : 0);
+    const size_t work = samples + (job->seen ? JOINED * (used - first) : 0);
 #pragma omp parallel num_threads(recon_threads(job, work))
     {
-        struct extremes mine = all;
+        struct extremes mine = none;
 #pragma omp for schedule(static)
-        for (size_t i = 0; i < job->frames->used; i++)
+        for (size_t i = first; i < used; i++)
             readout_join(&mine, readout_look(job, i), i, columns);
 #pragma omp critical
         extremes_join(&all, &mine, columns);
     }
     *out = all;
+    if (!job->seen)
+        return;
+    job->seen->joined += used - first;
+    if (job->frames->ascends) {
+        job->seen->all = all;
+        job->seen->all_of = used;
+    }
 }
 
 /* Of a frame's readouts, and what distinguishes their samples besides the trajectory. */
@@ -392,9 +407,13 @@ int recon_trajectory(struct recon_job *job)
 
 void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets)
 {
-    offsets[0] = 0;
-    for (size_t i = 0; i < frame->count; i++)
-        offsets[i + 1] = offsets[i] + frames_kept(readout_at(job, frame->first + i));
+    const uint32_t *kept = job->frames->kept;
+    size_t before = 0;
+    for (size_t i = 0; i < frame->count; i++) {
+        offsets[i] = before;
+        before += kept ? kept[frame->first + i] : frames_kept(readout_at(job, frame->first + i));
+    }
+    offsets[frame->count] = before;
 }
 
 int recon_frame_cut(const struct frame *frame, const size_t *offsets, size_t first, size_t end, struct frame *part,

@@ -2,7 +2,7 @@
 #include "recon/mri/recon_made.h"
 #include "recon/mri/recon_kind.h"
 #include "recon/mri/recon_parts.h"
-#include "recon/mri/recon_steps.h"
+#include "recon/mri/recon_seen.h"
 
 #include "gridding/base/ask.h"
 #include "gridding/base/clock.h"
@@ -248,7 +248,7 @@ static struct frames_division division_of(const struct param_values *values)
 }
 
 int recon_frames(struct frames **out, const struct job_request *request, const struct scan *scan,
-                 const struct frames_begun *begun, bool arriving)
+                 const struct frames_begun *begun, bool arriving, struct frames_grown **grown)
 {
     const struct param_values *values = request->values;
     const bool series = values->value[RECON_METHOD].integer >= RECON_METHOD_TEMPORAL_TV;
@@ -256,7 +256,9 @@ int recon_frames(struct frames **out, const struct job_request *request, const s
     struct frames_division division = division_of(values);
     division.begun = division.readouts > 0 && (arriving || (begun && !series));
     division.arriving = arriving;
-    int rc = frames_create(out, scan, (int)values->value[RECON_ENCODING].integer, separate, &division);
+    const int encoding = (int)values->value[RECON_ENCODING].integer;
+    int rc = grown && !frames_divided(&division) ? frames_follow(out, grown, scan, encoding, separate)
+                                                 : frames_create(out, scan, encoding, separate, &division);
     if (rc == 0 && begun)
         frames_complete(*out, scan, begun);
     return rc;
@@ -265,7 +267,8 @@ int recon_frames(struct frames **out, const struct job_request *request, const s
 static int sort(struct recon_job *job)
 {
     const struct frames_division division = division_of(job->request->values);
-    int rc = recon_frames(&job->frames, job->request, &job->scan, job->more, job->feed);
+    int rc = recon_frames(&job->frames, job->request, &job->scan, job->more, job->feed,
+                          job->seen ? &job->seen->grown : NULL);
     if (rc != 0)
         return rc;
     division_report(job, &division);

@@ -61,6 +61,8 @@ static void each_readout_is_looked_at_once(void **state)
         assert_true(job_step(&job));
         assert_int_equal(job.shown, i == 0 ? REPETITIONS : SPOKES * REPETITIONS / 6);
         assert_int_equal(recon_begun_of(job.ahead)->seen.looked, SPOKES * REPETITIONS);
+        if (i == 0) /* nor are readouts of images by their counters joined again */
+            assert_int_equal(recon_begun_of(job.ahead)->seen.joined, SPOKES * REPETITIONS);
         job_check(&job, &s, (int64_t)job.shown);
         stream_end(&s);
     }

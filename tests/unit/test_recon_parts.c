@@ -6,7 +6,8 @@
 #include "tests/random.h"
 #include "tests/unit/stream_fixture.h"
 
-enum { MANY = 260, LONG = 130, HALF = 131, NEARLY = 225 }; /* 33,800 samples: parts of 16,900, 8,450 and the rest */
+/* 33,800 samples: parts of 130, 65, 33, 16, 8, 4 and 4 readouts. */
+enum { MANY = 260, LONG = 130, HALF = 131, NEARLY = 225, PARTS = 7 };
 
 static struct recon_cache *cache;
 
@@ -120,7 +121,7 @@ static void first_stream_of_its_trajectory(void)
     stream_put(&s, HALF);
     assert_false(job_step(&job));
     run_all(&job, &s);
-    check(&job, &s, 3, 0);
+    check(&job, &s, PARTS, 0);
     end(&job, &s);
 }
 
@@ -139,7 +140,8 @@ static void parts_are_added_ahead_once_the_trajectory_is_known(void **state)
     assert_int_equal(job.shown, 0);
     run_all(&job, &s);
     assert_int_equal(recon_begun_of(job.ahead)->seen.compared, MANY); /* each readout once */
-    check(&job, &s, 3, 2);
+    assert_int_equal(recon_begun_of(job.ahead)->seen.joined, MANY);
+    check(&job, &s, PARTS, 2);
     end(&job, &s);
 }
 
@@ -154,7 +156,7 @@ static void all_parts_may_be_added_before_the_end(void **state)
     stream_put(&s, MANY);
     assert_false(job_step(&job));
     run_all(&job, &s);
-    check(&job, &s, 3, 3);
+    check(&job, &s, PARTS, PARTS);
     end(&job, &s);
 }
 
@@ -204,7 +206,7 @@ static void parts_of_a_scan_that_turns_out_different_are_not_used(void **state)
         stream_put(&s, NEARLY);
         assert_false(job_step(&job));
         run_all(&job, &s);
-        check(&job, &s, row < 2 ? 3 : 2, 0);
+        check(&job, &s, row < 2 ? PARTS : PARTS - 1, 0);
         end(&job, &s);
     }
 }
@@ -287,7 +289,7 @@ static void a_job_in_between_discards_the_parts(void **state)
         stream_put(&s, NEARLY);
         assert_false(job_step(&job));
         run_all(&job, &s);
-        check(&job, &s, 3, other ? 0 : 2); /* readouts that arrived are added again if the plan still exists */
+        check(&job, &s, PARTS, other ? 0 : 2); /* readouts that arrived are added again if the plan still exists */
         end(&job, &s);
     }
 }
@@ -362,20 +364,61 @@ static void divisions(void **state)
     size_t offsets[1001], ends[PARTS_MOST + 1];
     for (size_t i = 0; i <= 1000; i++)
         offsets[i] = i * 512;
-    assert_int_equal(recon_parts_divide(false, offsets, 31, ends), 1);
-    assert_int_equal(ends[1], 31);
-    assert_int_equal(recon_parts_divide(false, offsets, 402, ends), 5);
-    for (int p = 0; p < 5; p++)
-        assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 402})[p]);
-    assert_int_equal(recon_parts_divide(true, offsets, 402, ends), 8); /* a GPU's last one is smaller */
-    for (int p = 0; p < 8; p++)
-        assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 390, 396, 399, 402})[p]);
+    assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
+    assert_int_equal(ends[1], 1);
+    assert_int_equal(recon_parts_divide(offsets, 402, ends), 9);
+    for (int p = 0; p < 9; p++)
+        assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 390, 396, 399, 401, 402})[p]);
     for (size_t i = 0; i <= 1000; i++)
         offsets[i] = i * 100000;
-    assert_int_equal(recon_parts_divide(false, offsets, 1000, ends), PARTS_MOST_CPU);
-    assert_int_equal(ends[PARTS_MOST_CPU], 1000);
-    assert_int_equal(recon_parts_divide(false, offsets, 1, ends), 1);
-    assert_int_equal(recon_parts_divide(false, offsets, 2, ends), 2);
+    assert_int_equal(recon_parts_divide(offsets, 1000, ends), PARTS_MOST);
+    assert_int_equal(ends[PARTS_MOST], 1000);
+    assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
+    assert_int_equal(recon_parts_divide(offsets, 2, ends), 2);
+}
+
+/* A number of questions that are answered before one is refused. */
+static int questions_left(void *left, const struct step_progress *now)
+{
+    (void)now;
+    return --*(int *)left < 0;
+}
+
+/* Another job stops the worker at any of its questions, also while it adds a part: of which no sample is added twice.
+ */
+static void a_part_that_was_interrupted_is_added_anew(void **state)
+{
+    (void)state;
+    const unsigned samples =
+        500; /* parts take more than a millisecond, by the costs that are assumed: they are asked about */
+    bool interrupted = true;
+    for (int asked = 0; interrupted; asked++) {
+        struct stream s;
+        struct job job;
+        int left = asked;
+        bool over = false, more = false;
+        const struct job_listener listener = {&left, questions_left};
+        for (int round = 0; round < 2; round++) {
+            stream_begin_of(&s, "", MANY, samples, 1);
+            s.flat.header.streamed = s.builder.header.streamed = 1;
+            job_begin(&job, &s, "coils", "rss");
+            job.request.cache = cache;
+            data_change(&s, 20 + (uint64_t)round);
+            if (round == 1)
+                break;
+            run_all(&job, &s);
+            end(&job, &s);
+        }
+        stream_put(&s, MANY);
+        const int rc = recon_ahead_go(job.ahead, dev, &job.request, &listener, &more, &over);
+        assert_true(rc == 0 || rc == ERR_CANCELED);
+        interrupted = rc != 0;
+        assert_false(job_step(&job));
+        check_bits(&job, &s);
+        end(&job, &s);
+        recon_cache_free(cache);
+        assert_int_equal(recon_cache_create(&cache), 0);
+    }
 }
 
 /* Coils are gathered by several threads; the failure is that of the first coil, with its sentence. */
@@ -420,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divisions),
+        TEST(a_part_that_was_interrupted_is_added_anew),
         TEST(parts_are_added_ahead_once_the_trajectory_is_known),
         TEST(all_parts_may_be_added_before_the_end),
         TEST(images_of_a_series_are_added_one_after_the_other),

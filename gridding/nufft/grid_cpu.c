@@ -8,6 +8,8 @@
 #include <string.h>
 
 enum { PANEL = 16, GROUPS = 4 };
+enum { PANELS = 8 /* that a thread takes at a time where only some are transformed, which lie together */ };
+enum { PLANES_LEAST = 4 /* of each thread, so that none waits for long at the end */ };
 
 static const int group_lanes[GROUPS] = {1, 4, 8, 16};
 
@@ -141,42 +143,64 @@ static const struct c32 *row_run(const struct grid_cpu *p, bool forward, int lan
     return row;
 }
 
-/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel: copy in, transform,
- * copy out. In the compact form image row i of the axis is at row i. */
-static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
+/* One pass along axis d (1: y, 2: z) goes over `lines` (z planes for y; y rows for z): panel by panel: copy in,
+ * transform, copy out. In the compact form image row i of the axis is at row i. */
+struct pass {
+    int d, lanes, lines, panels;
+    bool forward;
+    size_t row, stride, between; /* values of a row; from one along the axis, and from one line, to the next */
+};
+
+static struct pass pass_of(const struct grid_cpu *p, int d, int lanes, bool forward)
 {
     const struct nufft_shape *s = p->shape;
-    size_t row = (size_t)s->grid[0] * (size_t)lanes, stride = d == 1 ? row : row * (size_t)s->grid[1];
-    size_t between = d == 1 ? row * (size_t)s->grid[1] : row;
+    const size_t row = (size_t)s->grid[0] * (size_t)lanes, plane = row * (size_t)s->grid[1];
     /* Along y only the planes of the image are needed (z is first in the adjoint and last in the forward transform);
      * along z all y rows are needed in the adjoint, and in the forward transform the y pass has filled them. */
-    int lines = d == 1 ? s->n[2] : s->grid[1], panels = (int)((row + PANEL - 1) / PANEL);
-    int length = s->grid[d], n = s->n[d];
+    return (struct pass){.d = d,
+                         .lanes = lanes,
+                         .lines = d == 1 ? s->n[2] : s->grid[1],
+                         .panels = (int)((row + PANEL - 1) / PANEL),
+                         .forward = forward,
+                         .row = row,
+                         .stride = d == 1 ? row : plane,
+                         .between = d == 1 ? plane : row};
+}
+
+static void panel_run(const struct grid_cpu *p, const struct pass *pass, int line, int panel)
+{
+    const int length = p->shape->grid[pass->d], n = p->shape->n[pass->d];
+    const size_t first = (size_t)panel * PANEL, stride = pass->stride;
+    const size_t columns = pass->row - first < PANEL ? pass->row - first : PANEL;
+    struct c32 *a = panel_of(p), *b = a + p->panel_count, *base = p->values + (size_t)line * pass->between + first;
+    const struct c32 *in = b;
+    size_t pitch = PANEL;
+    if (asker_stopped(p->asker, (size_t)length * PANEL * COST_VALUE))
+        return;
+    if (pass->forward) {
+        memset(b, 0, (size_t)length * PANEL * sizeof *b);
+        for (int i = 0; i < n; i++)
+            memcpy(b + grid_row(i, n, length) * PANEL, base + (size_t)i * stride, columns * sizeof *b);
+    } else if (columns == PANEL) {
+        in = base;
+        pitch = stride;
+    } else {
+        for (int i = 0; i < length; i++)
+            memcpy(b + i * PANEL, base + (size_t)i * stride, columns * sizeof *b);
+    }
+    const struct c32 *out = fft_columns_run(p->column[pass->forward][pass->d], in, pitch, a, b);
+    for (int i = 0; i < (pass->forward ? length : n); i++)
+        memcpy(base + (size_t)i * stride, out + (pass->forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
+               columns * sizeof *base);
+}
+
+static void pass_run(const struct grid_cpu *p, int d, int lanes, bool forward)
+{
+    const struct pass pass = pass_of(p, d, lanes, forward);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
-    for (int line = 0; line < lines; line++)
-        for (int part = 0; part < panels; part++) {
-            size_t first = (size_t)part * PANEL, columns = row - first < PANEL ? row - first : PANEL;
-            struct c32 *a = panel_of(p), *b = a + p->panel_count, *base = p->values + (size_t)line * between + first;
-            const struct c32 *in = b;
-            size_t pitch = PANEL;
-            if (asker_stopped(p->asker, (size_t)length * PANEL * COST_VALUE))
-                continue;
-            if (forward) {
-                memset(b, 0, (size_t)length * PANEL * sizeof *b);
-                for (int i = 0; i < n; i++)
-                    memcpy(b + grid_row(i, n, length) * PANEL, base + (size_t)i * stride, columns * sizeof *b);
-            } else if (columns == PANEL) {
-                in = base;
-                pitch = stride;
-            } else {
-                for (int i = 0; i < length; i++)
-                    memcpy(b + i * PANEL, base + (size_t)i * stride, columns * sizeof *b);
-            }
-            const struct c32 *out = fft_columns_run(p->column[forward][d], in, pitch, a, b);
-            for (int i = 0; i < (forward ? length : n); i++)
-                memcpy(base + (size_t)i * stride, out + (forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
-                       columns * sizeof *base);
-        }
+    for (int line = 0; line < pass.lines; line++)
+        for (int panel = 0; panel < pass.panels; panel++)
+            panel_run(p, &pass, line, panel);
 }
 
 /* The deapodisation factors [x] of pixel row (z, y), for the last pass of the adjoint and the first of the forward
@@ -192,33 +216,51 @@ static inline const float *row_factors(const struct nufft_shape *s, int z, int y
                                : s->deapodise[0];
 }
 
-/* x pass of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to squares[z][y][x]. */
-static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+/* x pass of a row of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to
+ * squares[z][y][x]. */
+static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct c32 *image, float *squares)
 {
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
-#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
-    for (int z = 0; z < s->n[2]; z++)
-        for (int y = 0; y < s->n[1]; y++) {
-            struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
-            if (asker_stopped(p->asker, row * COST_VALUE))
-                continue;
-            const struct c32 *values = row_run(p, false, lanes, line);
-            const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
-            size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
-            for (int x = 0; x < s->n[0]; x++) {
-                const struct c32 *v = values + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
-                float w = fx[x] * f, sum = 0;
-                if (image)
-                    for (int l = 0; l < lanes; l++)
-                        image[(size_t)l * pixels + out + (size_t)x] = (struct c32){v[l].re * w, v[l].im * w};
-                else {
-                    for (int l = 0; l < lanes; l++)
-                        sum += v[l].re * v[l].re + v[l].im * v[l].im;
-                    squares[out + (size_t)x] += sum * w * w;
-                }
-            }
+    struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
+    if (asker_stopped(p->asker, row * COST_VALUE))
+        return;
+    const struct c32 *values = row_run(p, false, lanes, line);
+    const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
+    size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
+    for (int x = 0; x < s->n[0]; x++) {
+        const struct c32 *v = values + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
+        float w = fx[x] * f, sum = 0;
+        if (image)
+            for (int l = 0; l < lanes; l++)
+                image[(size_t)l * pixels + out + (size_t)x] = (struct c32){v[l].re * w, v[l].im * w};
+        else {
+            for (int l = 0; l < lanes; l++)
+                sum += v[l].re * v[l].re + v[l].im * v[l].im;
+            squares[out + (size_t)x] += sum * w * w;
         }
+    }
+}
+
+static void finish_rows(const struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    for (int z = 0; z < p->shape->n[2]; z++)
+        for (int y = 0; y < p->shape->n[1]; y++)
+            row_finish(p, lanes, z, y, image, squares);
+}
+
+/* y and x passes of a 3-D adjoint, plane by plane, which stay in a thread's cache in between. */
+static void finish_planes(const struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+    const struct pass pass = pass_of(p, 1, lanes, false);
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+    for (int z = 0; z < p->shape->n[2]; z++) {
+        for (int panel = 0; panel < pass.panels; panel++)
+            panel_run(p, &pass, z, panel);
+        for (int y = 0; y < p->shape->n[1]; y++)
+            row_finish(p, lanes, z, y, image, squares);
+    }
 }
 
 /* The reverse of finish_rows: image rows, deapodised and padded, through the x transform into the compact grid. */
@@ -250,8 +292,42 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
 
 int grid_cpu_to_image(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
 {
-    for (int d = p->shape->dim - 1; d >= 1; d--)
-        pass(p, d, lanes, false);
+    pass_run(p, p->shape->dim - 1, lanes, false);
+    return grid_cpu_rest(p, lanes, image, squares);
+}
+
+/* The largest mark of a panel's columns. */
+static int panel_mark(const struct grid_cpu *p, const struct pass *pass, const int *mark, int line, int panel)
+{
+    const size_t lanes = (size_t)pass->lanes, first = (size_t)panel * PANEL / lanes;
+    const size_t end = ((size_t)panel * PANEL + PANEL - 1) / lanes + 1, all = (size_t)p->shape->grid[0];
+    int most = -1;
+    for (size_t x = first; x < end && x < all; x++) {
+        const int one = mark[(size_t)line * all + x];
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+int grid_cpu_columns(struct grid_cpu *p, int lanes, const int *mark, int number)
+{
+    const struct pass pass = pass_of(p, p->shape->dim - 1, lanes, false);
+#pragma omp parallel for collapse(2) schedule(static, PANELS) num_threads(p->threads)
+    for (int line = 0; line < pass.lines; line++)
+        for (int panel = 0; panel < pass.panels; panel++)
+            if (panel_mark(p, &pass, mark, line, panel) == number)
+                panel_run(p, &pass, line, panel);
+    return asker_rc(p->asker);
+}
+
+int grid_cpu_rest(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+    if (p->shape->dim == 3 && p->shape->n[2] >= PLANES_LEAST * p->threads) {
+        finish_planes(p, lanes, image, squares);
+        return asker_rc(p->asker);
+    }
+    if (p->shape->dim == 3)
+        pass_run(p, 1, lanes, false);
     finish_rows(p, lanes, image, squares);
     return asker_rc(p->asker);
 }
@@ -260,6 +336,6 @@ int grid_cpu_from_image(struct grid_cpu *p, int lanes, const struct c32 *image)
 {
     start_rows(p, lanes, image);
     for (int d = 1; d < p->shape->dim; d++)
-        pass(p, d, lanes, true);
+        pass_run(p, d, lanes, true);
     return asker_rc(p->asker);
 }

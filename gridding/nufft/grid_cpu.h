@@ -32,6 +32,14 @@ struct c32 *grid_cpu_exchange(struct grid_cpu *grid, struct c32 *values);
  * values are lost. */
 int grid_cpu_to_image(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
 
+/* The same in two steps, of a grid that is summed in parts: as soon as a column along the last axis is complete, its
+ * first pass can be done. grid_cpu_columns(): that of columns whose mark is `number`, mark[grid[1]][grid[0]] of the
+ * shape's grid (2-D: mark[grid[0]]); columns of a panel are transformed together, with the largest of their marks.
+ * grid_cpu_rest(): the others, once every column that is not 0 was transformed so. The bits are those of
+ * grid_cpu_to_image(), except for the sign of zeros. */
+int grid_cpu_columns(struct grid_cpu *grid, int lanes, const int *mark, int number);
+int grid_cpu_rest(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
+
 /* Exponent -: its transpose. */
 int grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);
 

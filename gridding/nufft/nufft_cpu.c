@@ -235,6 +235,7 @@ struct cpu_parts {
     struct cpu_plan *plan;
     int batch, count;
     struct cpu_part *part; /* [count] */
+    int *mark;             /* of each column of the grid along the last axis: the last part that reaches it; or -1 */
     struct c32 *grid;      /* of group after group of transforms, each at a multiple of 64 bytes */
     size_t values;         /* in all */
 };
@@ -259,6 +260,7 @@ static void parts_destroy(void *of)
         free(parts->part[i].weight);
     }
     free(parts->part);
+    free(parts->mark);
     free(parts->grid);
     free(parts);
 }
@@ -285,6 +287,20 @@ static int parts_fill(struct cpu_parts *parts, const size_t *first, const float 
     return rc;
 }
 
+static int columns_mark(struct cpu_parts *parts)
+{
+    const struct nufft_shape *s = parts->plan->shape;
+    const size_t columns = (size_t)s->grid[0] * (s->dim == 3 ? (size_t)s->grid[1] : 1);
+    parts->mark = malloc(columns * sizeof *parts->mark);
+    if (!parts->mark)
+        return err_no_memory("%zu columns of a grid", columns);
+    for (size_t i = 0; i < columns; i++)
+        parts->mark[i] = -1;
+    for (int i = parts->count - 1; i >= 0; i--)
+        range_columns_mark(parts->part[i].bins, i, parts->mark);
+    return 0;
+}
+
 static int parts_create(void **out, void *state, int batch, int count, const size_t *first, const float *k,
                         const float *weights)
 {
@@ -296,6 +312,8 @@ static int parts_create(void **out, void *state, int batch, int count, const siz
     parts->count = count;
     int rc = parts_fill(parts, first, k, weights);
     if (!rc)
+        rc = columns_mark(parts);
+    if (!rc)
         *out = parts;
     else
         parts_destroy(parts);
@@ -305,7 +323,9 @@ static int parts_create(void **out, void *state, int batch, int count, const siz
 static size_t parts_bytes(const void *of)
 {
     const struct cpu_parts *parts = of;
-    size_t bytes = parts->values * sizeof *parts->grid;
+    const struct nufft_shape *s = parts->plan->shape;
+    size_t bytes = parts->values * sizeof *parts->grid +
+                   (size_t)s->grid[0] * (s->dim == 3 ? (size_t)s->grid[1] : 1) * sizeof *parts->mark;
     for (int i = 0; i < parts->count; i++) {
         const struct range_bins *bins = parts->part[i].bins;
         bytes += range_cpu_bytes(parts->part[i].sums) + bins->count * (sizeof *bins->point + sizeof(float)) +
@@ -324,18 +344,24 @@ static int parts_begin(void *of)
     return 0;
 }
 
+/* What no later part reaches is transformed at once along the last axis, so that less is left at the end. */
 static int parts_add(void *of, int number, const struct c32 *data)
 {
     struct cpu_parts *parts = of;
+    struct cpu_plan *p = parts->plan;
     const struct cpu_part *part = &parts->part[number];
     const size_t count = part->bins->count;
     size_t at = 0;
     int rc = 0;
     for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
-        lanes = next_lanes(parts->plan, parts->batch - done);
+        lanes = next_lanes(p, parts->batch - done);
         rc = range_cpu_scatter_add(part->sums, lanes, data + (size_t)done * count, count, part->weight,
                                    parts->grid + at);
-        at = grid_after(parts->plan, at, lanes);
+        struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
+        if (rc == 0)
+            rc = grid_cpu_columns(p->grid, lanes, parts->mark, number);
+        grid_cpu_exchange(p->grid, own);
+        at = grid_after(p, at, lanes);
     }
     return rc;
 }
@@ -351,7 +377,7 @@ static int parts_finish(void *of, struct c32 *image, float *squares)
     for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, parts->batch - done);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
-        rc = grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
+        rc = grid_cpu_rest(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
         grid_cpu_exchange(p->grid, own);
         at = grid_after(p, at, lanes);
     }

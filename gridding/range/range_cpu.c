@@ -15,6 +15,8 @@
 #include <string.h>
 
 enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256, GATHERED = 4096 /* points at a time */ };
+/* A point's cells in the grid are farther apart than in a tile; a tile's cells are passed over three times. */
+enum { REACHED_MOST = 2 };
 
 struct part {
     uint32_t bin;
@@ -328,6 +330,27 @@ static void add_tile(const struct range_cpu *s, size_t bin, const struct points_
         exchange(s, bin, tile, lanes, to->cells, true);
 }
 
+/* Few points reach fewer cells than their tile has, which would be cleared, and added to the grid: they are summed in
+ * the grid itself, in *tile. Not where the bin wraps around, nor where a kernel's row ends within a vector. */
+static bool sums_in_grid(const struct range_cpu *s, size_t bin, int lanes, const struct target *to,
+                         struct points_tile *tile)
+{
+    const struct range_bins *b = s->bins;
+    int place[3], start[3], cells[3];
+    bin_box(s, bin, place, start, cells);
+    size_t reached = points_in(b, bin), all = 1;
+    bool inside = !to->rows && s->law->width * 2 * lanes % LAW_LANES == 0;
+    for (int d = 0; d < b->dim; d++) {
+        reached *= (size_t)s->law->width;
+        all *= (size_t)cells[d];
+        inside = inside && start[d] + cells[d] <= b->grid[d];
+    }
+    const size_t first =
+        ((size_t)start[2] * (size_t)b->grid[1] + (size_t)start[1]) * (size_t)b->grid[0] + (size_t)start[0];
+    *tile = (struct points_tile){(float *)(to->cells + first * (size_t)lanes), 2 * lanes * b->grid[0], b->grid[1]};
+    return inside && reached <= all * REACHED_MOST;
+}
+
 static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int lanes, const struct c32 *values,
                         size_t stride, const float *weight, const struct target *to)
 {
@@ -343,6 +366,11 @@ static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int la
     struct points_run run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
     if (stopped(s, &run, run.count <= s->together ? run.count : 0))
         return;
+    if (run.count <= s->together && sums_in_grid(s, bin, lanes, to, &run.tile)) {
+        s->leaf->scatter(&run, values, stride);
+        return;
+    }
+    run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
     sum_run(s, &run, values, stride);
     add_tile(s, bin, &run.tile, lanes, to);
 }

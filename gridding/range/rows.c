@@ -93,3 +93,24 @@ void range_rows_free(struct range_rows *rows)
     free(rows->of_line);
     free(rows);
 }
+
+void range_columns_mark(const struct range_bins *b, int number, int *mark)
+{
+    const int rows = b->dim == 3 ? b->width : 1;
+    for (size_t bin = 0; bin < b->bins; bin++) {
+        const int x = (int)(bin % (size_t)b->tiles[0]), y = (int)(bin / (size_t)b->tiles[0] % (size_t)b->tiles[1]);
+        const int x0 = range_tile_start(x, b->tiles[0], b->grid[0]),
+                  y0 = b->dim == 3 ? range_tile_start(y, b->tiles[1], b->grid[1]) : 0;
+        for (size_t i = b->offset[bin]; i < b->offset[bin + 1]; i++) {
+            const struct range_point *point = &b->point[i];
+            for (int r = 0; r < rows; r++) {
+                const int line = b->dim == 3 ? (y0 + point->cell[1] + r) % b->grid[1] : 0;
+                int *row = mark + (size_t)line * (size_t)b->grid[0];
+                for (int c = 0, at = x0 + point->cell[0]; c < b->width; c++, at++) {
+                    at = at < b->grid[0] ? at : 0;
+                    row[at] = row[at] < 0 ? number : row[at];
+                }
+            }
+        }
+    }
+}

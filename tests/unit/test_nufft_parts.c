@@ -15,11 +15,20 @@ struct divided {
     int count;
 };
 
-static void divided_make(struct divided *d, const struct problem *p, int count, bool weighted)
+static int by_x(const void *a, const void *b)
+{
+    const float *p = a, *q = b;
+    return (*p > *q) - (*p < *q);
+}
+
+/* `ordered`: by x, so that columns of the grid are complete long before the last part. */
+static void divided_make(struct divided *d, const struct problem *p, int count, bool weighted, bool ordered)
 {
     *d = (struct divided){.problem = p, .count = count};
     assert_int_equal(dev_create(&d->dev, DEV_CPU, 0, p->threads), 0);
     d->k = make_k(p->dim, p->samples, p->spread);
+    if (ordered)
+        qsort(d->k, p->samples, (size_t)p->dim * sizeof *d->k, by_x);
     d->w = weighted ? make_weights(p->samples) : NULL;
     d->data = make_values((size_t)p->batch * p->samples, 3);
     d->plan = make_plan(d->dev, p, d->k);
@@ -62,11 +71,11 @@ static struct c32 *image_of(struct divided *d)
     return image;
 }
 
-static void check(const struct problem *p, int count, bool weighted)
+static void check(const struct problem *p, int count, bool weighted, bool ordered)
 {
     struct divided d;
     struct nufft_info info;
-    divided_make(&d, p, count, weighted);
+    divided_make(&d, p, count, weighted, ordered);
     nufft_describe(d.plan, &info);
     const size_t pixels = pixels_of(p), batch = (size_t)p->batch;
     struct c32 *image = image_of(&d), *again = image_of(&d), *x = make_values(batch * pixels, 5),
@@ -104,27 +113,25 @@ static void every_division(void **unused)
         for (int count = 1; count <= 6; count += count < 2 ? 1 : 4) {
             const struct problem flat = {2, {20, 24, 1}, batches[i], 700, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
             const struct problem deep = {3, {12, 10, 14}, batches[i], 500, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
-            check(&flat, count, true);
-            check(&deep, count, i % 2 == 0);
+            check(&flat, count, true, i % 2 == 0);
+            check(&deep, count, i % 2 == 0, i % 2 == 1);
         }
     const struct problem radial = {2, {16, 18, 1}, 2, 400, UNIFORM, NUFFT_RADIAL, 1e-3, 0, 0, 2};
     const struct problem crowded = {2, {16, 18, 1}, 2, 4000, ONE_PLACE, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
-    check(&radial, 3, true);
-    check(&crowded, 4, true);
+    check(&radial, 3, true, false);
+    check(&crowded, 4, true, false);
 }
 
 /* Squares are added to the output; bits are the same for any number of threads, and after a start that was
  * abandoned. */
-static void squares_and_threads(void **unused)
+static void squares_and_threads_of(const struct problem *one, int threads)
 {
-    (void)unused;
-    const struct problem one = {2, {30, 26, 1}, 5, 6000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
-    struct problem many = one;
+    struct problem many = *one;
     struct divided a, b;
-    many.threads = 3;
-    divided_make(&a, &one, 5, true);
-    divided_make(&b, &many, 5, true);
-    const size_t pixels = pixels_of(&one);
+    many.threads = threads;
+    divided_make(&a, one, 5, true, one->dim == 3);
+    divided_make(&b, &many, 5, true, one->dim == 3);
+    const size_t pixels = pixels_of(one);
     float *squares = calloc(pixels, sizeof *squares), *other = calloc(pixels, sizeof *other);
     squares[0] = other[0] = 5;
     struct c32 *image = image_of(&a);
@@ -153,6 +160,16 @@ static void squares_and_threads(void **unused)
     divided_free(&b);
 }
 
+static void squares_and_threads(void **unused)
+{
+    (void)unused;
+    const struct problem flat = {2, {30, 26, 1}, 5, 6000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    const struct problem deep = {3, {12, 10, 14}, 5, 3000, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    squares_and_threads_of(&flat, 3);
+    squares_and_threads_of(&deep, 3);
+    squares_and_threads_of(&deep, 4); /* too few planes for each thread to have some */
+}
+
 static void bad_input(void **unused)
 {
     (void)unused;
@@ -160,7 +177,7 @@ static void bad_input(void **unused)
     struct divided d;
     struct nufft_parts *none = NULL;
     struct c32 image[2 * 144];
-    divided_make(&d, &p, 2, false);
+    divided_make(&d, &p, 2, false, false);
     static const struct {
         int batch, count;
         size_t first[4];

@@ -24,6 +24,7 @@ struct filter_factors {
     const float *radial;  /* [count], at steps of `step` from 0 on; between them, linear */
     size_t count;         /* at least 2 */
     double step;
+    double most; /* > 0: waves of which the product of axis[] exceeds it are left out */
 };
 
 /* radial() `rest` steps after a value, which differs by `difference` from the next. */

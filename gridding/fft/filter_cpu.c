@@ -206,6 +206,7 @@ static void multiply(const struct filter_cpu *f, int x, int y, const struct filt
 {
     const struct filter_shape *s = &f->shape;
     const int last = (int)factors->count - 2, wave_y = abs(wave_at(y, s->from[1]));
+    const float most = factors->most > 0 ? (float)factors->most : INFINITY;
     float place[3], across[COLUMNS], scale[COLUMNS];
     for (int d = 0; d < 3; d++)
         place[d] = (float)(factors->wave[d] / factors->step);
@@ -220,8 +221,9 @@ static void multiply(const struct filter_cpu *f, int x, int y, const struct filt
         const int wave_z = abs(wave_at(z, s->from[2]));
         const float along = (float)wave_z * place[2], axis = factors->axis[2][wave_z];
         for (int c = 0; c < COLUMNS; c++) {
+            const float axes = scale[c] * axis;
             const float factor =
-                scale[c] * axis * filter_radial(factors->radial, last, sqrtf(along * along + across[c]));
+                axes > most ? 0 : axes * filter_radial(factors->radial, last, sqrtf(along * along + across[c]));
             row[c] = (struct c32){row[c].re * factor, row[c].im * factor};
         }
     }

@@ -1,9 +1,11 @@
 /* The split as a sum in two parts (gridding/split/split.h): its laws, and the factors of its mesh. */
+#include "recon/cutcp/cutcp_gauss.h"
 #include "recon/cutcp/cutcp_split.h"
 
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -49,6 +51,32 @@ const char *cutcp_parts_refused(const struct dev *dev, const struct cutcp_split 
     return split_refused(dev, &p);
 }
 
+/* Integral of the squared window of an axis. */
+static double window_squared(const struct cutcp_split *s)
+{
+    enum { PANELS = 4 };
+    double sum = 0;
+    for (int i = 0; i < PANELS * CUTCP_GAUSS_POINTS; i++) {
+        const struct cutcp_gauss *g = &cutcp_gauss[i % CUTCP_GAUSS_POINTS];
+        const double x = (i / CUTCP_GAUSS_POINTS + g->at) / PANELS;
+        sum += g->weight * pow(window_value(&s->beta, 1 - x * x), 2);
+    }
+    return 2 * s->reach * sum / PANELS;
+}
+
+/* The largest product of the axes' factors. Float32 rounds the mesh's values by FLT_EPSILON / 2 of their root mean
+ * square, at random, and so all its waves alike; a charge's waves are the window's transform. Where that is smaller,
+ * the wave of the potential would be drowned by what is rounded: in the corners of the mesh's waves if the window is
+ * wide.
+ */
+static double axes_most(const struct cutcp_split *s)
+{
+    double least = FLT_EPSILON / 2; /* times the mesh's nodes */
+    for (int d = 0; d < 3; d++)
+        least *= s->mesh[d] * sqrt(window_squared(s) * s->length[d] / s->mesh[d]);
+    return 1 / least;
+}
+
 /* Of an axis, 1 / (nodes times the window's transform). Waves beyond K, which only an axis with cells smaller than the
  * longest has, are left out: the window, as wide along every axis, is 0 at some of them. */
 static int axis_create(float **out, const struct cutcp_split *s, int d, double wave)
@@ -78,10 +106,11 @@ int cutcp_parts_create(struct split **out, struct dev *dev, const struct cutcp_s
         p.factors.axis[d] = axis[d];
     }
     if (rc == 0)
-        rc = cutcp_waves_create(&waves, split, dev_threads(dev));
+        rc = cutcp_waves_create(&waves, split);
     p.factors.radial = waves.value;
     p.factors.count = waves.count;
     p.factors.step = waves.step;
+    p.factors.most = axes_most(split);
     if (rc == 0)
         rc = split_create(out, dev, &p);
     cutcp_waves_free(&waves);

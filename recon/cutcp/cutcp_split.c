@@ -1,5 +1,6 @@
 /* The choice of the split's parameters, and its near part. */
 #include "recon/cutcp/cutcp_split.h"
+#include "recon/cutcp/cutcp_gauss.h"
 
 #include "gridding/range/kernel.h"
 
@@ -18,7 +19,7 @@ static const struct level {
 };
 
 enum {
-    CELLS_MOST = 256,      /* in the cutoff: the table of waves grows with the square */
+    CELLS_MOST = 256,      /* in the cutoff: places in the table of waves are float32 */
     MESH_AXIS_MOST = 2048, /* the FFT of a row stays in a core's cache */
     CANDIDATES = 20,       /* of the mesh's cell */
 };
@@ -30,7 +31,7 @@ static const double error_varies = 0.08;
 /* Of the expected error, what the fit of near() may be. */
 static const double law_share = 0.1;
 
-/* Nanoseconds: of a core with AVX-512, and of an H100, as tests/bench/bench_cutcp.c found them. */
+/* Nanoseconds: of a core with AVX-512, and of an H100 or H200, as tests/bench/bench_cutcp.c found them. */
 struct costs {
     double direct[2];     /* of a pair in the direct sum, by form */
     double point;         /* of an atom in the direct sum */
@@ -41,7 +42,7 @@ struct costs {
     double slow;          /* the factor of lengths that are not quick */
     double large;         /* the factor of a mesh of MESH_LARGE nodes: every line of a page is in another */
     double sample;        /* of an atom when the error is measured */
-    double tables, table; /* of all tables, and of a square of cells in the cutoff */
+    double tables, table; /* of all tables, and of a cell in the cutoff */
     double begin;
     double gain; /* the split must be expected to take this much less time than the direct sum */
 };
@@ -57,24 +58,24 @@ static const struct costs cpu_costs = {.direct = {0.75, 0.75},
                                        .slow = 1,
                                        .large = 4,
                                        .sample = 30,
-                                       .tables = 1e7,
-                                       .table = 2e4,
+                                       .tables = 4e5,
+                                       .table = 1.3e4,
                                        .gain = 1.25};
 
 static const struct costs gpu_costs = {.direct = {4.4e-4, 4.4e-4},
                                        .point = 9,
-                                       .near = 3.2e-3,
-                                       .atom = 7.7,
+                                       .near = 2.6e-3,
+                                       .atom = 3.2,
                                        .node = 1e-4,
-                                       .spread = 0.3,
-                                       .mesh = 0.012,
-                                       .wave = 7e-3,
+                                       .spread = 0.45,
+                                       .mesh = 0.003,
+                                       .wave = 6.5e-3,
                                        .slow = 2.5,
                                        .large = 1,
                                        .sample = 3.3,
-                                       .tables = 3.2e6,
-                                       .table = 2.3e3,
-                                       .begin = 1e6,
+                                       .tables = 4e5,
+                                       .table = 1.3e4,
+                                       .begin = 9e5,
                                        .gain = 1.05};
 
 /* quick: one that a GPU has kernels for, if there is such a one. */
@@ -126,8 +127,7 @@ static double cost(const struct cutcp_sum *sum, const struct cutcp_split *s, con
     const double near = points_within(&sum->lattice, s->radius) * c->near + c->atom;
     const double all = (double)mesh[0] * mesh[1] * mesh[2];
     return values * slow * (all >= MESH_LARGE ? c->large : 1) * c->wave + all * c->mesh + c->begin + c->tables +
-           c->table * pow(s->cutoff / s->cell, 2) +
-           (double)sum->count * (nodes * c->node + c->spread + near + c->sample);
+           c->table * s->cutoff / s->cell + (double)sum->count * (nodes * c->node + c->spread + near + c->sample);
 }
 
 /* The box of the mesh. False: the lattice is a periodic box of a length that the FFTs do not have. */
@@ -209,17 +209,24 @@ const char *cutcp_split_choose(struct cutcp_split *split, const struct cutcp_sum
 
 /* ---- the near part ---- */
 
+/* sinh(z) / z, of z^2. */
+static double sinh_over(double z2)
+{
+    const double z = sqrt(fabs(z2));
+    return z < 1e-4 ? 1 + z2 / 6 : z2 > 0 ? sinh(z) / z : sin(z) / z;
+}
+
 double cutcp_split_rise(const struct cutcp_split *split, double r)
 {
-    const double most = KERNEL_PI / split->cell, top = kernel_bessel_i0(split->taper);
-    const int steps = 2 * (int)ceil(100 + 4 * most * r); /* Simpson's rule, a fourth of a radian per step at most */
+    const double phase = KERNEL_PI / split->cell * r;
+    const int panels = 1 + (int)(phase / CUTCP_GAUSS_PANEL);
     double sum = 0;
-    for (int i = 0; i <= steps; i++) {
-        const double x = (double)i / steps, phase = x * most * r;
-        const double taper = kernel_bessel_i0(split->taper * sqrt(fmax(0, 1 - x * x))) / top;
-        sum += (i == 0 || i == steps ? 1 : i % 2 ? 4 : 2) * taper * (phase > 1e-6 ? sin(phase) / phase : 1);
+    for (int i = 0; i < panels * CUTCP_GAUSS_POINTS; i++) {
+        const struct cutcp_gauss *g = &cutcp_gauss[i % CUTCP_GAUSS_POINTS];
+        const double x = (i / CUTCP_GAUSS_POINTS + g->at) / panels * phase;
+        sum += g->weight * sinh_over(split->taper * split->taper - x * x);
     }
-    return 2 / KERNEL_PI * most * sum / (3 * steps);
+    return 2 / split->cell * sum / panels / kernel_bessel_i0(split->taper);
 }
 
 /* Laws as functions of t = 1 - (r / a)^2. */

@@ -3,6 +3,7 @@
  *
  *   g(r) = near(r) + smooth(r)
  *   s(r) = (2 / pi) integral over k from 0 to K of T(k) sin(k r) / k dk,   T(k) = I0(c sqrt(1 - (k / K)^2)) / I0(c)
+ *        = (2 / pi I0(c)) integral over x from 0 to K r of sinh(sqrt(c^2 - x^2)) / sqrt(c^2 - x^2) dx
  *   near(r) = (1 - r^2 / rc^2)^2 (1 - s(r)) / r  (thesis),  (1 - s(r)) / r  (taylor2);  0 at r >= a = c / K
  *
  * s rises from 0 to 1 within a, and s(r) / r has no waves beyond K: an Ewald split by a Kaiser-Bessel taper instead of
@@ -68,7 +69,7 @@ struct cutcp_waves {
 size_t cutcp_waves_count(const struct cutcp_split *split);
 
 /* Fails with ERR_NO_MEMORY. */
-int cutcp_waves_create(struct cutcp_waves *waves, const struct cutcp_split *split, int threads);
+int cutcp_waves_create(struct cutcp_waves *waves, const struct cutcp_split *split);
 void cutcp_waves_free(struct cutcp_waves *waves);
 
 /* ---- cutcp_mesh.c ---- */

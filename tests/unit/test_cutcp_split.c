@@ -296,59 +296,12 @@ static void test_measured(void **state)
     }
 }
 
-/* s rises from 0 to 1 within the radius. */
-static void test_rise(void **state)
-{
-    (void)state;
-    const struct cutcp_split split = {.cell = 0.5, .taper = 12, .radius = 12 * 0.5 / M_PI};
-    double before = 0;
-    for (double r = 0.05; r < split.radius; r += 0.05) {
-        const double s = r * cutcp_split_rise(&split, r);
-        assert_true(s > before && s < 1.001);
-        before = s;
-    }
-    for (double r = split.radius; r < 20; r *= 1.3)
-        assert_true(fabs(r * cutcp_split_rise(&split, r) - 1) < 1e-4);
-}
-
-/* The choice on a GPU agrees with whole sums that were measured there (docs/notebook/gpu.md): of 570,000 charges the
- * split is faster but for thesis from 2.1e-5 on, of 100,000 and fewer the direct sum is. */
-static void test_choice_on_a_gpu(void **state)
-{
-    (void)state;
-    static const struct {
-        enum cutcp_form form;
-        int cells;
-        double tolerance;
-        bool split;
-    } cases[] = {{CUTCP_THESIS, 368, 1e-2, true},     {CUTCP_THESIS, 368, 1.1e-4, true},
-                 {CUTCP_THESIS, 368, 2.1e-5, false},  {CUTCP_THESIS, 368, 1e-5, false},
-                 {CUTCP_TAYLOR2, 368, 1.1e-4, true},  {CUTCP_TAYLOR2, 368, 1e-5, true},
-                 {CUTCP_THESIS, 206, 1e-2, false},    {CUTCP_THESIS, 206, 1.1e-4, false},
-                 {CUTCP_TAYLOR2, 206, 2.1e-5, false}, {CUTCP_THESIS, 79, 1e-2, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int n = cases[i].cells;
-        const double share = pow(n / 368.0, 3);
-        /* Charges between -1 and 1 have a mean square of 1 / 3. */
-        const struct cutcp_sum sum = {.form = cases[i].form,
-                                      .cutoff = 12,
-                                      .tolerance = cases[i].tolerance,
-                                      .lattice = {.dim = 3, .cells = {n, n, n}, .spacing = {0.5, 0.5, 0.5}},
-                                      .count = (size_t)(570000 * share),
-                                      .squares = 570000 * share / 3};
-        struct cutcp_split split = {.mesh = {0}};
-        const char *why = cutcp_split_choose(&split, &sum, true);
-        if (!why != cases[i].split)
-            fail_msg("case %zu: %s, gain %.2f", i, why ? why : "the split", split.gain);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rise),     cmocka_unit_test(test_water),    cmocka_unit_test(test_periodic_ions),
-        cmocka_unit_test(test_crowd),    cmocka_unit_test(test_direct),   cmocka_unit_test(test_same_bits_and_units),
-        cmocka_unit_test(test_canceled), cmocka_unit_test(test_measured), cmocka_unit_test(test_choice_on_a_gpu),
+        cmocka_unit_test(test_water),    cmocka_unit_test(test_periodic_ions),       cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_direct),   cmocka_unit_test(test_same_bits_and_units), cmocka_unit_test(test_canceled),
+        cmocka_unit_test(test_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

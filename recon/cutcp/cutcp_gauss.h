@@ -1,0 +1,21 @@
+/* cutcp_gauss.h: integrals of smooth functions by Gauss' rule, in panels. Only recon/cutcp/ includes this. */
+#ifndef MRIRECON_CUTCP_GAUSS_H
+#define MRIRECON_CUTCP_GAUSS_H
+
+enum { CUTCP_GAUSS_POINTS = 12 };
+
+/* Of waves of at most 8 radians per panel, the rule is exact to rounding in double precision. */
+#define CUTCP_GAUSS_PANEL 8.0
+
+/* Of [0, 1]. */
+static const struct cutcp_gauss {
+    double at, weight;
+} cutcp_gauss[CUTCP_GAUSS_POINTS] = {
+    {0.0092196828766404, 0.0235876681932559}, {0.0479413718147626, 0.0534696629976593},
+    {0.1150486629028477, 0.0800391642716732}, {0.2063410228566913, 0.1015837133615329},
+    {0.3160842505009099, 0.1167462682691774}, {0.4373832957442655, 0.1245735229067014},
+    {0.5626167042557345, 0.1245735229067014}, {0.6839157494990901, 0.1167462682691774},
+    {0.7936589771433087, 0.1015837133615329}, {0.8849513370971523, 0.0800391642716732},
+    {0.9520586281852375, 0.0534696629976593}, {0.9907803171233596, 0.0235876681932559}};
+
+#endif

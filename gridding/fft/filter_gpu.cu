@@ -120,9 +120,11 @@ bool filter_gpu_serves(int n)
 struct filter_gpu {
     struct gpu *gpu;
     struct filter_shape shape;
-    struct fft_plan forth[3], back[3];
-    float *tables;
-    struct device_factors factors;
+    struct fft_plan forth[3], back[3]; /* copies of .. */
+    struct fft_plan plan[6];           /* .. these, one of each length */
+    int plans;
+    float *table, *factors; /* the tables, one after the other; as in pass_args */
+    struct factor_tables tables;
     float2 *waves;
     int waves_x;
     size_t rows, planes; /* of the waves */
@@ -139,6 +141,31 @@ void lay(struct filter_gpu *f, const struct filter_shape *shape)
     f->planes = (size_t)std::max(shape->from[2], shape->kept[2]);
 }
 
+struct pass_args args_of(const struct filter_gpu *f, const float *field, float2 *waves, float *result)
+{
+    const struct filter_shape *s = &f->shape;
+    struct pass_args a;
+    memset(&a, 0, sizeof a);
+    a.waves_x = f->waves_x;
+    a.plane = f->rows * (size_t)f->waves_x;
+    memcpy(a.from, s->from, sizeof a.from);
+    memcpy(a.to, s->to, sizeof a.to);
+    memcpy(a.kept, s->kept, sizeof a.kept);
+    a.tables = f->tables;
+    a.factors = f->factors;
+    a.waves = waves;
+    a.field = field;
+    a.result = result;
+    return a;
+}
+
+/* Whether the first pass back adds up waves along y and z. It then has few lines of many waves, for which it calculates
+ * the factors: a table of all would be read more often than the waves. */
+bool folds(const struct filter_shape *s)
+{
+    return s->from[1] > s->to[1] && s->from[2] > s->to[2];
+}
+
 size_t table_count(const struct filter_shape *shape, size_t radial)
 {
     size_t count = 2 * radial;
@@ -147,32 +174,73 @@ size_t table_count(const struct filter_shape *shape, size_t radial)
     return count;
 }
 
-/* The factors, in device memory, one table after the other. */
-int factors_copy(struct filter_gpu *f, const struct filter_factors *factors)
+/* Of the waves; 0: no table of them is made. */
+size_t factor_count(const struct filter_shape *shape)
+{
+    return folds(shape) ? 0
+                        : ((size_t)shape->from[1] / 2 + 1) * ((size_t)shape->from[2] / 2 + 1) *
+                              (size_t)filter_gpu_waves_x(shape);
+}
+
+/* Write the tables one after the other, as they will lie in f->table. */
+void tables_write(struct filter_gpu *f, const struct filter_factors *factors, float *host)
+{
+    struct factor_tables *t = &f->tables;
+    float2 *radial = (float2 *)host;
+    size_t at = 2 * factors->count;
+    for (size_t i = 0; i < factors->count; i++) {
+        const float value = factors->radial[i];
+        radial[i] = make_float2(value, i + 1 < factors->count ? factors->radial[i + 1] - value : 0.f);
+    }
+    t->radial = (const float2 *)f->table;
+    t->last = (int)factors->count - 2;
+    t->most = factors->most > 0 ? (float)factors->most : INFINITY;
+    for (int d = 0; d < 3; d++) {
+        const size_t n = (size_t)f->shape.from[d] / 2 + 1;
+        memcpy(host + at, factors->axis[d], n * sizeof *host);
+        t->axis[d] = f->table + at;
+        t->place[d] = (float)(factors->wave[d] / factors->step);
+        at += n;
+    }
+}
+
+int tables_copy(struct filter_gpu *f, const struct filter_factors *factors)
 {
     const size_t count = table_count(&f->shape, factors->count);
     float *host = (float *)malloc(count * sizeof *host);
     if (!host)
         return err_no_memory("the factors of a convolution");
-    int rc = gpu_array(f->gpu, count, &f->tables, what);
-    float2 *radial = (float2 *)host;
-    for (size_t i = 0; i < factors->count; i++) {
-        const float value = factors->radial[i];
-        radial[i] = make_float2(value, i + 1 < factors->count ? factors->radial[i + 1] - value : 0.f);
-    }
-    f->factors.radial = (float2 *)f->tables;
-    f->factors.last = (int)factors->count - 2;
-    size_t at = 2 * factors->count;
-    for (int d = 0; d < 3; d++) {
-        const size_t n = (size_t)f->shape.from[d] / 2 + 1;
-        memcpy(host + at, factors->axis[d], n * sizeof *host);
-        f->factors.axis[d] = f->tables + at;
-        f->factors.place[d] = (float)(factors->wave[d] / factors->step);
-        at += n;
-    }
+    int rc = gpu_array(f->gpu, count, &f->table, what);
+    tables_write(f, factors, host);
     if (!rc)
-        rc = gpu_upload(f->gpu, f->tables, host, count * sizeof *host);
+        rc = gpu_upload(f->gpu, f->table, host, count * sizeof *host);
     free(host);
+    return rc;
+}
+
+/* The factors of all waves, each of which up to four waves of every sum have. */
+int factors_fill(struct filter_gpu *f)
+{
+    enum { THREADS = 128 };
+    const struct pass_args a = args_of(f, NULL, NULL, NULL);
+    const dim3 blocks(gpu_blocks((size_t)f->waves_x, THREADS), (unsigned)(f->shape.from[2] / 2 + 1),
+                      (unsigned)(f->shape.from[1] / 2 + 1));
+    int rc = gpu_array(f->gpu, factor_count(&f->shape), &f->factors, what);
+    if (rc)
+        return rc;
+    fill_factors<<<blocks, THREADS, 0, f->gpu->stream>>>(a, f->factors);
+    return gpu_launched(what);
+}
+
+/* A plan of n, made once. */
+int plan_take(struct filter_gpu *f, int n, struct fft_plan *plan)
+{
+    int i = 0, rc = 0;
+    while (i < f->plans && f->plan[i].n != n)
+        i++;
+    if (i == f->plans)
+        rc = fft_plan_make(&f->plan[f->plans++], f->gpu, n);
+    *plan = f->plan[i];
     return rc;
 }
 
@@ -182,7 +250,9 @@ size_t filter_gpu_bytes(const struct filter_shape *shape, size_t factors)
 {
     struct filter_gpu f;
     lay(&f, shape);
-    size_t bytes = f.planes * f.rows * (size_t)f.waves_x * sizeof(float2) + table_count(shape, factors) * sizeof(float);
+    size_t bytes = f.planes * f.rows * (size_t)f.waves_x * sizeof(float2);
+    if (factors > 0)
+        bytes += (table_count(shape, factors) + factor_count(shape)) * sizeof(float);
     for (int d = 0; d < 3; d++) /* turns, and those of halves (fft_gpu.cuh) */
         bytes += 2 * ((size_t)shape->from[d] + (size_t)shape->to[d]) * sizeof(float2);
     return bytes;
@@ -205,12 +275,14 @@ int filter_gpu_create(struct filter_gpu **out, struct gpu *gpu, const struct fil
     lay(f, shape);
     int rc = gpu_enter(gpu);
     for (int d = 0; d < 3 && !rc; d++) {
-        rc = fft_plan_make(&f->forth[d], gpu, shape->from[d]);
+        rc = plan_take(f, shape->from[d], &f->forth[d]);
         if (!rc)
-            rc = fft_plan_make(&f->back[d], gpu, shape->to[d]);
+            rc = plan_take(f, shape->to[d], &f->back[d]);
     }
     if (!rc && factors)
-        rc = factors_copy(f, factors);
+        rc = tables_copy(f, factors);
+    if (!rc && factors && factor_count(shape) > 0)
+        rc = factors_fill(f);
     if (!rc)
         rc = gpu_array(gpu, f->planes * f->rows * (size_t)f->waves_x, &f->waves, what);
     if (rc)
@@ -225,11 +297,10 @@ void filter_gpu_free(struct filter_gpu *f)
     if (!f)
         return;
     if (gpu_enter(f->gpu) == 0) {
-        for (int d = 0; d < 3; d++) {
-            fft_plan_free(&f->forth[d], f->gpu);
-            fft_plan_free(&f->back[d], f->gpu);
-        }
-        gpu_release(f->gpu, f->tables);
+        for (int i = 0; i < f->plans; i++)
+            fft_plan_free(&f->plan[i], f->gpu);
+        gpu_release(f->gpu, f->table);
+        gpu_release(f->gpu, f->factors);
         gpu_release(f->gpu, f->waves);
     }
     free(f);
@@ -271,23 +342,6 @@ int columns(struct filter_gpu *f, pass_kind kind, int along, int sets, struct pa
     return launch(f, is_back(kind) ? &f->back[along] : &f->forth[along], kind, a, f->waves_x, sets);
 }
 
-struct pass_args args_of(const struct filter_gpu *f, const float *field, float2 *waves, float *result)
-{
-    const struct filter_shape *s = &f->shape;
-    struct pass_args a;
-    memset(&a, 0, sizeof a);
-    a.waves_x = f->waves_x;
-    a.plane = f->rows * (size_t)f->waves_x;
-    memcpy(a.from, s->from, sizeof a.from);
-    memcpy(a.to, s->to, sizeof a.to);
-    memcpy(a.kept, s->kept, sizeof a.kept);
-    a.factors = f->factors;
-    a.waves = waves;
-    a.field = field;
-    a.result = result;
-    return a;
-}
-
 int run(struct filter_gpu *f, pass_kind kind, int along, struct pass_args *a)
 {
     const struct filter_shape *s = &f->shape;
@@ -312,7 +366,7 @@ int run(struct filter_gpu *f, pass_kind kind, int along, struct pass_args *a)
 int filter_gpu_pass(struct filter_gpu *f, int pass, const float *field, float *result)
 {
     const struct filter_shape *s = &f->shape;
-    const bool fold = s->from[1] > s->to[1] && s->from[2] > s->to[2];
+    const bool fold = folds(s);
     struct pass_args a = args_of(f, field, f->waves, result);
     if (pass == 0)
         return run(f, ROWS_FORTH, 0, &a);

@@ -41,10 +41,12 @@ template <class PLAN, bool ROWS_> constexpr int blocks_least()
                                                                          : 2;
 }
 
-struct device_factors {
+/* Tables of filter_factors, by which the factors of all waves are filled in. */
+struct factor_tables {
     const float *axis[3];
     const float2 *radial; /* values, and the differences to the next */
     float place[3];       /* of one period along each axis: steps of radial */
+    float most;           /* of the product of axis[] */
     int last;
 };
 
@@ -55,7 +57,8 @@ struct pass_args {
     size_t plane;     /* of the waves */
     size_t step, set; /* columns: of an element, a set */
     int along;        /* columns: the axis */
-    struct device_factors factors;
+    struct factor_tables tables;
+    const float *factors; /* [|y|][|z|][x], of the field's waves; NULL: from the tables */
     float2 *waves;
     const float *field;
     float *result;
@@ -117,26 +120,54 @@ __device__ __forceinline__ float root_of(float x)
     return y;
 }
 
-/* The factor of the wave at index k along z (0 for that of half the nodes), less what a line has in common. */
-__device__ __forceinline__ float factor_at(const pass_args &a, int k, float across, float scale)
+/* What the waves of a line have in common: of x and y, their places, squared and added up, and their factors; 0 for the
+ * wave of half the nodes. */
+struct line_factor {
+    float across, axes;
+};
+
+__device__ __forceinline__ struct line_factor line_factor_of(const pass_args &a, int x, int y)
 {
-    const device_factors &f = a.factors;
-    const int n = a.from[2], wave = 2 * k > n ? n - k : k;
-    const float along = (float)wave * f.place[2], place = root_of(fmaf(along, along, across));
-    const int below = min((int)place, f.last);
-    const float2 radial = __ldg(f.radial + below);
-    return 2 * k == n ? 0.f
-                      : scale * __ldg(f.axis[2] + wave) * filter_between(radial.x, radial.y, place - (float)below);
+    const factor_tables &t = a.tables;
+    const int n = a.from[1], wave = 2 * y > n ? n - y : y;
+    const float px = (float)x * t.place[0], py = (float)wave * t.place[1];
+    const struct line_factor line = {
+        px * px + py * py, 2 * y == n || x >= a.waves_x ? 0.f : __ldg(t.axis[0] + x) * __ldg(t.axis[1] + wave)};
+    return line;
 }
 
-/* Of line x of set y: its places along x and y, squared and added up, and its factors. */
-__device__ __forceinline__ void line_factor(const pass_args &a, int x, int y, float &across, float &scale)
+/* The factor of the wave at index k along z. */
+__device__ __forceinline__ float factor_of(const pass_args &a, const struct line_factor &line, int k)
 {
-    const device_factors &f = a.factors;
+    const factor_tables &t = a.tables;
+    const int n = a.from[2], wave = 2 * k > n ? n - k : k;
+    const float along = (float)wave * t.place[2], place = root_of(fmaf(along, along, line.across));
+    const int below = min((int)place, t.last);
+    const float2 radial = __ldg(t.radial + below);
+    const float axes = line.axes * __ldg(t.axis[2] + wave);
+    return 2 * k == n || axes > t.most ? 0.f : axes * filter_between(radial.x, radial.y, place - (float)below);
+}
+
+/* The factors of all waves. A thread: a wave; blocks: waves along x x |z| x |y|. */
+__global__ void fill_factors(const __grid_constant__ pass_args a, float *to)
+{
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, z = blockIdx.y, y = blockIdx.z;
+    if (x < a.waves_x)
+        to[((size_t)y * gridDim.y + z) * a.waves_x + x] = factor_of(a, line_factor_of(a, x, y), z);
+}
+
+/* Of line x of set y: its factors, a.waves_x apart. */
+__device__ __forceinline__ const float *line_factors(const pass_args &a, int x, int y)
+{
     const int n = a.from[1], wave = 2 * y > n ? n - y : y;
-    const float px = (float)x * f.place[0], py = (float)wave * f.place[1];
-    across = px * px + py * py;
-    scale = 2 * y == n || x >= a.waves_x ? 0.f : __ldg(f.axis[0] + x) * __ldg(f.axis[1] + wave);
+    return a.factors + (size_t)wave * (a.from[2] / 2 + 1) * a.waves_x + min(x, a.waves_x - 1);
+}
+
+/* That of the wave at index k along z. */
+__device__ __forceinline__ float factor_at(const pass_args &a, const float *line, int k)
+{
+    const int n = a.from[2], wave = 2 * k > n ? n - k : k;
+    return __ldg(line + wave * a.waves_x);
 }
 
 /* Blocks: columns x sets. FACTORS: what is written is multiplied. */
@@ -149,12 +180,10 @@ __global__ void __launch_bounds__(block_most<PLAN, false>(), blocks_least<PLAN, 
     int line;
     place_of<PLAN, false>(a, p, memory, line);
     float2 *at = a.waves + blockIdx.y * a.set + line;
-    float across = 0, scale = 1;
-    if (FACTORS)
-        line_factor(a, line, blockIdx.y, across, scale);
+    const float *factors = FACTORS ? line_factors(a, line, blockIdx.y) : NULL;
     const auto load = [&](int k) { return conj(at[(size_t)k * a.step]); };
     const auto store = [&](int k, float2 v) {
-        const float f = FACTORS ? factor_at(a, k, across, scale) : 1.f;
+        const float f = FACTORS ? factor_at(a, factors, k) : 1.f;
         at[(size_t)k * a.step] = make_float2(v.x * f, -v.y * f);
     };
     PLAN::template run<ENDS_OUTSIDE>(a.plan, p, memory, load, store);
@@ -198,17 +227,16 @@ __global__ void __launch_bounds__(block_most<PLAN, false>(), blocks_least<PLAN, 
     const int threads = PLAN::threads(a.plan.threads), first = filter_lowest(blockIdx.y, a.from[1], a.to[1]);
     for (int w = first; 2 * w < a.from[1]; w += a.to[1]) {
         const int y = w < 0 ? w + a.from[1] : w;
-        float across, scale;
+        const struct line_factor factor = line_factor_of(a, line, y);
         size_t step = a.step;
         asm volatile("" : "+l"(step)); /* products with it are not to be kept from line to line: that takes registers */
-        line_factor(a, line, y, across, scale);
         const float2 *from = at + y * a.set;
         const auto load = [&](int k) { return conj(from[(size_t)k * step]); };
         const auto store = [&](int k, float2 v) { memory.at(k) = v; };
         const auto wave = [&](int z) {
             const int k = z < 0 ? z + p.n : z;
             const float2 v = memory.at(k);
-            const float f = factor_at(a, k, across, scale);
+            const float f = factor_of(a, factor, k);
             return make_float2(v.x * f, -v.y * f);
         };
         PLAN::template run<READS_SHARED | WRITES_SHARED>(a.plan, p, memory, load, store);
@@ -258,12 +286,11 @@ __global__ void __launch_bounds__(block_most<PLAN, false>(), blocks_least<PLAN, 
     int line;
     place_of<PLAN, false>(a, p, memory, line);
     float2 *at = a.waves + blockIdx.y * a.set + line;
-    float across, scale;
+    const float *factors = line_factors(a, line, blockIdx.y);
     const int keep = a.kept[2];
-    line_factor(a, line, blockIdx.y, across, scale);
     const auto load = [&](int k) { return conj(at[(size_t)k * a.step]); };
     const auto multiplied = [&](int k, float2 v) {
-        const float f = factor_at(a, k, across, scale);
+        const float f = factor_at(a, factors, k);
         return make_float2(v.x * f, -v.y * f);
     };
     const auto store = [&](int k, float2 v) {

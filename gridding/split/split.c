@@ -9,7 +9,6 @@
 struct split {
     const struct split_leaf *leaf;
     size_t count;
-    int threads; /* of the host */
     void *state;
 };
 
@@ -28,7 +27,6 @@ int split_create(struct split **out, struct dev *dev, const struct split_params 
         return err_no_memory("a sum in two parts");
     split->leaf = dev->leaf->split;
     split->count = params->count;
-    split->threads = dev->threads;
     int rc = split->leaf->create(&split->state, dev, params);
     if (rc == 0)
         *out = split;
@@ -52,8 +50,7 @@ int split_memory(struct dev *dev, const struct split_params *params, size_t *byt
 
 int split_sum(struct split *split, const double *at, const float *values, float *grid, const struct listener *listener)
 {
-    bool finite = true; /* in one quick pass: a core takes longer for it than a GPU for the bins */
-#pragma omp parallel for schedule(static) num_threads(split->threads) reduction(& : finite)
+    bool finite = true; /* in one quick pass */
     for (size_t i = 0; i < 3 * split->count; i++)
         finite &= fabs(at[i]) < INFINITY;
     for (size_t i = 0; i < 3 * split->count && !finite; i++)

@@ -60,22 +60,29 @@ INLINE void distances(float fraction, int width, float to[LAW_LANES])
     }
 }
 
+/* The values of two lanes; of one lane, twice. */
+INLINE __m128 pair_load(const struct c32 *from, size_t stride, const int L)
+{
+    const __m128 first = _mm_loadl_pi(_mm_setzero_ps(), (const __m64 *)from);
+    return L == 1 ? _mm_movelh_ps(first, first) : _mm_loadh_pi(first, (const __m64 *)(from + stride));
+}
+
 INLINE void load_values(const struct points_run *run, size_t first, size_t n, const int L, const struct c32 *values,
                         size_t stride, struct block *b)
 {
-    const int copies = 2 * L < LAW_LANES ? LAW_LANES / (2 * L) : 1;
+    const int pairs = (L + 1) / 2, copies = pairs * 4 < VEC_LANES ? VEC_LANES / (pairs * 4) : 1;
     /* Neighbours in a bin come from all over the scan: prefetch the values of a later block. */
     for (size_t i = first + AHEAD; i < first + AHEAD + n && i < run->count; i++)
         for (int l = 0; l < L; l++)
             __builtin_prefetch(values + (size_t)l * stride + run->point[i].source);
     for (size_t i = 0; i < n; i++) {
-        float w = run->weight ? run->weight[first + i] : 1;
+        const __m128 w = _mm_set1_ps(run->weight ? run->weight[first + i] : 1);
         const struct c32 *from = values + run->point[first + i].source;
-        for (int l = 0; l < L; l++, from += stride)
-            for (int copy = 0; copy < copies; copy++) {
-                b->value[i][copy * 2 * L + 2 * l] = from->re * w;
-                b->value[i][copy * 2 * L + 2 * l + 1] = from->im * w;
-            }
+        for (int pair = 0; pair < pairs; pair++, from += 2 * stride) {
+            const __m128 two = pair_load(from, stride, L) * w;
+            for (int copy = 0; copy < copies; copy++)
+                _mm_store_ps(b->value[i] + (copy * pairs + pair) * 4, two);
+        }
     }
 }
 
@@ -137,11 +144,17 @@ INLINE void weigh_point(const struct range_kernel *law, const float *fraction, c
         store(along + v * VEC_LANES, sum[v]);
 }
 
+/* Whether a vector holds lanes of one cell only: its weight is then loaded to all lanes where it is used. */
+INLINE bool is_splat(const int L)
+{
+    return 2 * L >= VEC_LANES;
+}
+
 /* The weights along x of vector v of a row, for each cell and lane. */
 INLINE vec row_weights(const float *along, const int L, const int v)
 {
     const float *x = along + v * VEC_LANES / (2 * L);
-    if (2 * L >= VEC_LANES)
+    if (is_splat(L))
         return splat(*x);
 #if VEC_LANES == 16
     if (L == 4)
@@ -157,7 +170,7 @@ INLINE vec row_weights(const float *along, const int L, const int v)
 #endif
 }
 
-/* Weights of a block; row[i] = those along x, per cell and lane. */
+/* Weights of a block; row[i] = those along x, per cell and lane, unless they are splat. */
 INLINE void weigh(const struct points_run *run, size_t first, size_t n, const int W, const int L, struct block *b)
 {
     for (size_t i = 0; i < n; i++)
@@ -165,9 +178,15 @@ INLINE void weigh(const struct points_run *run, size_t first, size_t n, const in
             weigh_point(run->law, run->point[first + i].fraction, 3, W, b->along[i]);
         else
             weigh_point(run->law, run->point[first + i].fraction, 2, W, b->along[i]);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !is_splat(L); i++)
         for (int v = 0; v < row_vectors(W, L); v++)
             store(b->row[i] + v * VEC_LANES, row_weights(b->along[i], L, v));
+}
+
+/* row_weights() of point i of the block. */
+INLINE vec row_of(const struct block *b, size_t i, const int L, const int v)
+{
+    return is_splat(L) ? row_weights(b->along[i], L, v) : load(b->row[i] + v * VEC_LANES);
 }
 
 /* Vectors `first` to `first` + `vectors`, at most PART, of a point's rows. */
@@ -178,7 +197,7 @@ INLINE void scatter_rows(const struct points_run *run, const struct block *b, si
     const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
     vec row[PART];
     for (int v = 0; v < vectors; v++)
-        row[v] = load(b->row[i] + (first + v) * VEC_LANES) * load(b->value[i] + (first + v) % turn * VEC_LANES);
+        row[v] = row_of(b, i, L, first + v) * load(b->value[i] + (first + v) % turn * VEC_LANES);
     plane += first * VEC_LANES;
     for (int z = 0; z < planes; z++, plane += plane_step) {
         float *t = plane;
@@ -285,7 +304,7 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
             vec row[MOST_VECTORS];
             BY_PARTS(vectors, gather_rows, run, &b, i, plane, row, W);
             for (int v = 0; v < vectors; v++)
-                row[v] *= load(b.row[i] + v * VEC_LANES);
+                row[v] *= row_of(&b, i, L, v);
             float sums[2 * RANGE_LANES_MOST];
             fold(row, vectors, L, sums);
             store_value(run, first + i, L, sums, values, stride);

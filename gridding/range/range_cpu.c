@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256, GATHERED = 4096 /* points at a time */ };
+enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256, GATHERED = 4096 /* points at a time */, LINES_AHEAD = 2 };
 /* A point's cells in the grid are farther apart than in a tile; a tile's cells are passed over three times. */
 enum { REACHED_MOST = 2 };
 
@@ -194,6 +194,22 @@ static void bin_box(const struct range_cpu *s, size_t bin, int place[3], int sta
     }
 }
 
+/* Line (y, z) of the grid, counted from the tile's first cell. */
+static float *line_of(const struct range_bins *b, const int start[3], int y, int z, int lanes, struct c32 *grid)
+{
+    const size_t gz = (size_t)((start[2] + z) % b->grid[2]), gy = (size_t)((start[1] + y) % b->grid[1]);
+    return (float *)(grid + (gz * (size_t)b->grid[1] + gy) * (size_t)b->grid[0] * (size_t)lanes);
+}
+
+/* The hardware's prefetcher ends with each line of the grid, which is far from the next. */
+static void line_prefetch(const float *cells, size_t floats, bool add)
+{
+    for (size_t e = 0; e < floats && add; e += LAW_LANES)
+        __builtin_prefetch(cells + e, 1);
+    for (size_t e = 0; e < floats && !add; e += LAW_LANES)
+        __builtin_prefetch(cells + e, 0);
+}
+
 /* Call row(grid cells, tile cells, floats) for each contiguous run of a bin's tile in the periodic grid. `add`: grid +=
  * tile; otherwise tile = grid. */
 static void exchange(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes, struct c32 *grid,
@@ -205,10 +221,12 @@ static void exchange(const struct range_cpu *s, size_t bin, const struct points_
     size_t lane_floats = 2 * (size_t)lanes;
     for (int z = 0; z < cells[2]; z++)
         for (int y = 0; y < cells[1]; y++) {
-            size_t gz = (size_t)((start[2] + z) % b->grid[2]), gy = (size_t)((start[1] + y) % b->grid[1]);
-            float *line = (float *)(grid + (gz * (size_t)b->grid[1] + gy) * (size_t)b->grid[0] * (size_t)lanes);
+            float *line = line_of(b, start, y, z, lanes, grid);
             float *own = tile->cells + ((size_t)z * (size_t)tile->rows + (size_t)y) * (size_t)tile->row;
             int at = start[0];
+            if (y + LINES_AHEAD < cells[1])
+                line_prefetch(line_of(b, start, y + LINES_AHEAD, z, lanes, grid) + (size_t)at * lane_floats,
+                              (size_t)cells[0] * lane_floats, add);
             for (int done = 0; done < cells[0];) {
                 int n = b->grid[0] - at < cells[0] - done ? b->grid[0] - at : cells[0] - done;
                 float *g = line + (size_t)at * lane_floats, *t = own + (size_t)done * lane_floats;

@@ -296,9 +296,10 @@ static int columns_mark(struct cpu_parts *parts)
         return err_no_memory("%zu columns of a grid", columns);
     for (size_t i = 0; i < columns; i++)
         parts->mark[i] = -1;
-    for (int i = parts->count - 1; i >= 0; i--)
-        range_columns_mark(parts->part[i].bins, i, parts->mark);
-    return 0;
+    int rc = 0;
+    for (int i = parts->count - 1; i >= 0 && rc == 0; i--)
+        rc = range_columns_mark(parts->part[i].bins, i, parts->mark);
+    return rc;
 }
 
 static int parts_create(void **out, void *state, int batch, int count, const size_t *first, const float *k,

@@ -94,23 +94,26 @@ void range_rows_free(struct range_rows *rows)
     free(rows);
 }
 
-void range_columns_mark(const struct range_bins *b, int number, int *mark)
+int range_columns_mark(const struct range_bins *b, int number, int *mark)
 {
-    const int rows = b->dim == 3 ? b->width : 1;
+    const bool deep = b->dim == 3;
+    const size_t lines = deep ? (size_t)b->grid[1] : 1, row = (size_t)b->grid[0];
+    uint8_t *first = calloc(lines * row, 1); /* columns of points' first cells, of which there are few */
+    if (!first)
+        return err_no_memory("%zu columns of a grid", lines * row);
     for (size_t bin = 0; bin < b->bins; bin++) {
         const int x = (int)(bin % (size_t)b->tiles[0]), y = (int)(bin / (size_t)b->tiles[0] % (size_t)b->tiles[1]);
-        const int x0 = range_tile_start(x, b->tiles[0], b->grid[0]),
-                  y0 = b->dim == 3 ? range_tile_start(y, b->tiles[1], b->grid[1]) : 0;
-        for (size_t i = b->offset[bin]; i < b->offset[bin + 1]; i++) {
-            const struct range_point *point = &b->point[i];
-            for (int r = 0; r < rows; r++) {
-                const int line = b->dim == 3 ? (y0 + point->cell[1] + r) % b->grid[1] : 0;
-                int *row = mark + (size_t)line * (size_t)b->grid[0];
-                for (int c = 0, at = x0 + point->cell[0]; c < b->width; c++, at++) {
-                    at = at < b->grid[0] ? at : 0;
-                    row[at] = row[at] < 0 ? number : row[at];
-                }
-            }
-        }
+        const size_t x0 = (size_t)range_tile_start(x, b->tiles[0], b->grid[0]),
+                     y0 = deep ? (size_t)range_tile_start(y, b->tiles[1], b->grid[1]) : 0;
+        for (size_t i = b->offset[bin]; i < b->offset[bin + 1]; i++)
+            first[(y0 + (deep ? b->point[i].cell[1] : 0u)) * row + x0 + b->point[i].cell[0]] = 1;
     }
+    for (size_t at = 0; at < lines * row; at++)
+        for (size_t r = 0; r < (deep ? (size_t)b->width : 1) && first[at]; r++)
+            for (size_t c = 0; c < (size_t)b->width; c++) {
+                int *one = &mark[(at / row + r) % lines * row + (at % row + c) % row];
+                *one = *one < 0 ? number : *one;
+            }
+    free(first);
+    return 0;
 }

@@ -19,7 +19,7 @@ struct gridder;
 enum {
     PARTS_FROM = 1 << 14,
     PARTS_LEAST = 1 << 10, /* samples that are left are divided as long as there are so many */
-    PARTS_MOST = 10
+    PARTS_MOST = 12
 };
 
 /* Readouts ends[p] to ends[p + 1] - 1 of a frame are part p; offsets[count + 1]: samples before each readout. Returns

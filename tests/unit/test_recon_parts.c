@@ -361,18 +361,19 @@ static void scans_without_parts_are_gridded_as_a_whole(void **state)
 static void divisions(void **state)
 {
     (void)state;
-    size_t offsets[1001], ends[PARTS_MOST + 1];
-    for (size_t i = 0; i <= 1000; i++)
+    enum { COUNT = 5000 };
+    size_t offsets[COUNT + 1], ends[PARTS_MOST + 1];
+    for (size_t i = 0; i <= COUNT; i++)
         offsets[i] = i * 512;
     assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
     assert_int_equal(ends[1], 1);
     assert_int_equal(recon_parts_divide(offsets, 402, ends), 9);
     for (int p = 0; p < 9; p++)
         assert_int_equal(ends[p + 1], ((const size_t[]){201, 302, 352, 377, 390, 396, 399, 401, 402})[p]);
-    for (size_t i = 0; i <= 1000; i++)
+    for (size_t i = 0; i <= COUNT; i++)
         offsets[i] = i * 100000;
-    assert_int_equal(recon_parts_divide(offsets, 1000, ends), PARTS_MOST);
-    assert_int_equal(ends[PARTS_MOST], 1000);
+    assert_int_equal(recon_parts_divide(offsets, COUNT, ends), PARTS_MOST);
+    assert_int_equal(ends[PARTS_MOST], COUNT);
     assert_int_equal(recon_parts_divide(offsets, 1, ends), 1);
     assert_int_equal(recon_parts_divide(offsets, 2, ends), 2);
 }

@@ -9,15 +9,25 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_NS = 50000 /* between two looks for more bytes */ };
+enum {
+    /* Between two looks for more bytes: at first, and as the sender rests. */
+    WAIT_SOON_NS = 50000,
+    WAIT_MOST_NS = 2000000,
+    SOON_NS = 20000000 /* how long it is "at first" */
+};
 
 void h5_upload_wait(struct h5_upload *h5, uint64_t end)
 {
-    while (h5->growing >= 0 && h5->there < end) {
-        const off_t there = lseek(h5->growing, 0, SEEK_END);
-        h5->there = there > 0 ? (uint64_t)there : 0;
-        if (h5->there < end)
-            nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    for (long waited = 0; h5->growing >= 0 && h5->there < end;) {
+        const off_t size = lseek(h5->growing, 0, SEEK_END);
+        const uint64_t there = size > 0 ? (uint64_t)size : 0;
+        waited = there > h5->there ? 0 : waited;
+        h5->there = there;
+        if (there >= end)
+            return;
+        const long ns = waited < SOON_NS ? WAIT_SOON_NS : WAIT_MOST_NS;
+        nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+        waited += waited < SOON_NS ? ns : 0;
     }
 }
 

@@ -171,6 +171,15 @@ static int damaged(uint64_t acquisition)
         (unsigned long long)acquisition);
 }
 
+/* While the next item is still on its way: take the pages that the second pass reads of this one. */
+static void lists_touch(struct source *s, const uint8_t *item)
+{
+    struct h5_place place;
+    uint64_t length;
+    h5_list(&s->h5, item + s->traj.at, s->traj.item_bytes, &place, &length);
+    h5_list(&s->h5, item + s->data.at, s->data.item_bytes, &place, &length);
+}
+
 /* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have space for them, in the file's
  * layout or ours. */
 static int heads_convert(struct source *s, uint64_t first, size_t count, struct scan_readout *heads, char *work,
@@ -184,6 +193,8 @@ static int heads_convert(struct source *s, uint64_t first, size_t count, struct 
         if (!run)
             return damaged(first + i);
         memcpy(work + i * s->head_bytes, at + s->head_at, s->head_bytes);
+        if (s->h5.growing >= 0)
+            lists_touch(s, at);
     }
     memset(beside, 0, count * sizeof *heads);
     if (H5Tconvert(s->head_stored, s->head, count, work, beside, H5P_DEFAULT) < 0)

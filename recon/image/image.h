@@ -24,7 +24,8 @@ struct image_series {
     float slice_spacing_mm;  /* between neighbouring slices of a multi-slice 2-D series; 0: one slice or a volume */
     struct image_info *info; /* [count] */
     float *data;
-    char *xml; /* the scan's ISMRMRD header, NUL-terminated, or NULL */
+    char *xml;   /* the scan's ISMRMRD header, NUL-terminated, or NULL */
+    int threads; /* that may write it as a picture; 0: the caller's alone */
 };
 
 /* Counters that distinguish images at one place, the most significant first. */

@@ -303,7 +303,8 @@ int image_montage(struct picture *out, const struct image_series *series)
     montage_stretch(&m);
     montage_plan(&m);
     rc = image_window(series, &window[0], &window[1]);
-    struct picture picture = {.width = picture_width(&m), .height = picture_height(&m), .channels = 1};
+    struct picture picture = {
+        .width = picture_width(&m), .height = picture_height(&m), .channels = 1, .threads = series->threads};
     if (rc == 0 && !(picture.pixels = malloc(picture.width * picture.height)))
         rc = err_no_memory_bytes(picture.width * picture.height, "a picture of %zu x %zu", picture.width,
                                  picture.height);

@@ -9,9 +9,11 @@ struct picture {
     size_t width, height;
     int channels; /* 1: grey, 3: red, green, blue */
     uint8_t *pixels;
+    int threads; /* that may compress it; 0: the caller's alone */
 };
 
-/* Write it to `fd` (a file opened for writing, at 0). Fails with ERR_IO, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_INTERNAL.
+/* Write it to `fd` (a file opened for writing, at 0): the same bytes for any number of threads. Fails with ERR_IO,
+ * ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_INTERNAL.
  */
 int picture_write_png(const struct picture *picture, int fd);
 

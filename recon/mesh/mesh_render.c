@@ -169,7 +169,7 @@ int mesh_render(struct picture *out, const struct mesh *mesh)
     struct view v = {.mesh = mesh};
     view_fit(&v);
     const size_t pixels = v.width * v.height;
-    struct picture picture = {v.width / FINE, v.height / FINE, 3, malloc(3 * pixels / (FINE * FINE))};
+    struct picture picture = {v.width / FINE, v.height / FINE, 3, malloc(3 * pixels / (FINE * FINE)), 0};
     v.depth = malloc(pixels * sizeof *v.depth);
     v.rgb = malloc(3 * pixels);
     if (!picture.pixels || !v.depth || !v.rgb) {

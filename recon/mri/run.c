@@ -346,6 +346,8 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
 {
     if (!recon_wants(job, result))
         return;
+    const struct image_series *s = *series;
+    (*series)->threads = recon_threads(job, s->count * s->channels * s->size[0] * s->size[1] * s->size[2]);
     out->result[out->results++] =
         (struct job_result){recon_kind.results[result].name, *series, image_result_write, image_result_free};
     *series = NULL;

@@ -195,7 +195,7 @@ int nbody_picture_write(const void *of, int format, int fd)
     const size_t side = (size_t)o->picture, count = side * side;
     struct view view = {.side = 1};
     float *pixels = calloc(count, sizeof *pixels);
-    struct picture picture = {side, side, 3, malloc(3 * count)};
+    struct picture picture = {side, side, 3, malloc(3 * count), 0};
     int rc = pixels && picture.pixels ? view_of(o, &view) : err_no_memory("a picture of %zu pixels", count);
     if (rc == 0) {
         draw(o, &view, pixels);

@@ -32,11 +32,13 @@
  *              the job's checkpoint as an earlier attempt left it. With `live`, a file to which the worker appends each
  *              image of the default result as it is completed, large ones in pieces, as messages of an MRD stream; its
  *              first `live` bytes were reported before (daemon/queue/live.h)
- *     prepare  {id, kind, parameters, files, arriving, live?: bytes} + fds [input; the live file]
+ *     prepare  {id, kind, parameters, files, room, arriving, live?: bytes} + fds [input; the live file]
  *              a hint, not answered: this job may be next. Its input is read while another job runs, or none. A second
  *              hint replaces the first. arriving: "no", or the input is still being written, and complete when the
  *              job begins: "stream", of use as far as it is there, or "file", of use as a whole. A worker without a job
- * computes what it can, and keeps it to itself until the job begins, except for the images of a live file forget   {id}
+ *              computes what it can within `room` (as in "job"), and keeps it to itself until the job begins, except
+ *              for the images of a live file
+ *     forget   {id}
  *              the prepared job will not come
  *     cancel   {id}
  *              answered by failed with code "canceled"
@@ -54,7 +56,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 11, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 12, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Whether a prepared input is still being written. */

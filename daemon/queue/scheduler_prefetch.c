@@ -18,12 +18,14 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
 static void prefetch_send(const struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
                           enum wire_arriving arriving, bool of_row)
 {
-    int64_t shown = 0;
+    int64_t shown = 0, most;
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
     const int live = live_file(scheduler->core.live, job->id, &shown);
     json_t *files = results_names(job);
-    worker_prepare(&slot->worker, job, files, scan, arriving, live, shown);
+    json_t *room = results_room(scheduler, job, &most);
+    worker_prepare(&slot->worker, job, files, room, scan, arriving, live, shown);
+    json_decref(room);
     json_decref(files);
     if (live >= 0)
         close(live);

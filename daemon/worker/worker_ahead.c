@@ -199,6 +199,7 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begu
     }
     struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
     request.cache = cache;
+    request.room.most = a->now.most;
     request.show = a->now.live >= 0 ? &show : NULL;
     int rc = a->now.run->ahead_go(a->of, dev, &request, &listener, &more, &a->over);
     a->checks = more ? 0 : a->checks;
@@ -222,7 +223,7 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     int rc = made_files_create(&job->made, &files, request.kind, a->now.files);
     request.begun = job->begun;
     request.cache = cache;
-    request.room = (struct job_room){.files = files.file, .count = files.count};
+    request.room = (struct job_room){.files = files.file, .count = files.count, .most = a->now.most};
     if (rc == 0)
         rc = a->now.run->run(&job->outcome, dev, &request, &computing, job->input);
     /* A job that has begun meanwhile has its files, and needs no copy. */

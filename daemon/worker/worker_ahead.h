@@ -34,6 +34,7 @@ struct expected {
     struct param_values values;
     bool arriving; /* the input, a stream; a file that arrives is of use as a whole */
     json_t *files; /* the names of the files that the job will write; a reference */
+    uint64_t most; /* bytes that its results may take; 0: any */
     int live;      /* the live file of its session; -1: none. Owned */
     int64_t shown; /* bytes of the live file that were reported */
 };

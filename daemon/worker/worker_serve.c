@@ -94,6 +94,12 @@ static int64_t live_of(const json_t *message)
     return json_is_integer(live) ? json_integer_value(live) : -1;
 }
 
+/* Bytes that all results of the job may take; 0: any. */
+static uint64_t most_of(const json_t *message)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(message, "room"), "most"));
+}
+
 static void fds_close(const int *fds, int count)
 {
     for (int i = 0; i < count; i++)
@@ -164,6 +170,7 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
                                 .values = values,
                                 .arriving = arriving == ARRIVING_STREAM,
                                 .files = json_incref(json_object_get(message, "files")),
+                                .most = most_of(message),
                                 .live = fd_count > 1 ? fds[1] : -1,
                                 .shown = live_of(message)};
     snprintf(expected.id, sizeof expected.id, "%s", id);
@@ -263,7 +270,7 @@ static struct job_room room_read(const struct order *order, const struct result_
     return (struct job_room){
         .files = files->file,
         .count = files->count,
-        .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
+        .most = most_of(order->message),
         .most_of = json_string_value(json_object_get(room, "most_of")),
         .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
     };

@@ -67,10 +67,10 @@ class Served:
         for fd in fds:
             os.close(fd)
 
-    def prepare(self, identity, scan, formats=(), **parameters):
+    def prepare(self, identity, scan, formats=(), room=None, **parameters):
         fd = os.open(scan, os.O_RDONLY)
         self.send([fd], type="prepare", id=identity, kind="recon", parameters=parameters,
-                  files=["image.h5", *(f"image.{name}" for name in formats)])
+                  files=["image.h5", *(f"image.{name}" for name in formats)], **({"room": room} if room else {}))
         os.close(fd)
 
     def computed(self):

@@ -242,6 +242,11 @@ def served_computed_ahead():
         served.job("large", path, f"{folder}/large", ["npy"],
                    {"most": 100, "most_of": "option result-limit", "free": 0}, tolerance="1e-5")
         same(served.answer("large")[0]["error"]["code"], "result-too-large", "without room")
+        served.prepare("refused", path, ["npy"], {"most": 100}, tolerance="1e-5")
+        wait_until(lambda: len(served.computed()) == 2, "the files of a job to be made that is not computed ahead")
+        served.job("refused", path, f"{folder}/refused", ["npy"], tolerance="1e-5")
+        done = served.answer("refused")[0]
+        same((done["type"], "ahead_seconds" in done["report"]), ("done", False), f"answer {done}")
         prepare("gone")
         served.send(type="forget", id="gone")
         wait_until(lambda: not served.computed(), "what was computed to be forgotten")

@@ -191,6 +191,8 @@ static inline int worker(void)
         if (wire_receive(WIRE_FD, &message, fds, &count))
             return 0;
         note(message, count > 0 ? fds[0] : -1);
+        if (count > 0 && json_integer_value(json_object_get(json_object_get(message, "room"), "most")) <= 0)
+            _exit(9); /* neither a job nor one that may be next comes without room: the disk's size at least */
         if (count == 1) {
             close(fds[0]);
         } else if (count > 1) {

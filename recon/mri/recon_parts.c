@@ -105,8 +105,8 @@ size_t recon_feed_due(const struct dev *dev, struct recon_cache *cache, const st
         return SIZE_MAX;
     const int all = recon_parts_divide(offsets, count, ends);
     const int next = feed->turn == parts->turn && feed->turn ? nufft_parts_added(parts->of) : 0;
-    /* A GPU's last part is complete when CLOSE is due. Its transfer takes less time than another look at all readouts,
-     * in the middle of which CLOSE would come. */
+    /* A GPU's last part is complete when CLOSE is due. Its transfer takes less time than a look of its own, in the
+     * middle of which CLOSE would come. */
     const int most = dev_is_gpu(dev) ? all - 1 : all;
     return next < most ? ends[next + 1] : SIZE_MAX;
 }

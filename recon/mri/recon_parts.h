@@ -18,7 +18,7 @@ struct gridder;
 
 enum {
     PARTS_FROM = 1 << 14,
-    PARTS_LEAST = 1 << 10, /* samples that are left are divided as long as there are so many */
+    PARTS_LEAST = 1 << 8, /* samples that are left are divided as long as there are so many */
     PARTS_MOST = 12
 };
 

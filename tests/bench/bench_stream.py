@@ -3,10 +3,11 @@
 POST.
 
     tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--repetitions 1] [--seconds 1]
-        [--dims 2] [--repeats 7] [--query kind=recon] [--devices cpu]
+        [--dims 2] [--repeats 7] [--query kind=recon] [--devices cpu] [--shuffled]
 
 A radial scan of random samples (2x readout), with --dims 3 of spokes through a cube of --matrix, or a series of
---repetitions of its trajectory, is sent over MRD in --seconds, acquisition by acquisition: latency is the time from
+--repetitions of its trajectory, is sent over MRD in --seconds, acquisition by acquisition, in the order of their angles
+or, with --shuffled, in an order in which any few of them point in all directions: latency is the time from
 sending CLOSE to the first byte of the last image, and (`streamed_last_byte_to_whole_image_ms`) to its last byte. The
 same stream is posted over HTTP as fast as it goes, with Prefer: wait: latency is the time from the last byte sent to
 the first byte of the answer, and the whole is that from the first byte sent. Each of the three is a median of
@@ -108,11 +109,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--query", default="kind=recon")
     parser.add_argument("--devices", default="cpu")
+    parser.add_argument("--shuffled", action="store_true")
     wanted = parser.parse_args()
     make = ball if wanted.dims == 3 else disc
     scan = make(wanted.matrix, wanted.spokes * wanted.repetitions, wanted.coils)
     scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // wanted.spokes
-    scan.traj = np.tile(scan.traj[::wanted.repetitions], (wanted.repetitions, 1, 1))
+    order = np.random.default_rng(2).permutation(wanted.spokes) if wanted.shuffled else slice(None)
+    scan.traj = np.tile(scan.traj[::wanted.repetitions][order], (wanted.repetitions, 1, 1))
     messages = list(scan.messages())
     body = b"".join(messages)
     latencies, lasts, ahead, after, whole, stages, used, report = [], [], [], [], [], [], [], {}

@@ -6,8 +6,8 @@
 #include "tests/random.h"
 #include "tests/unit/stream_fixture.h"
 
-/* 33,800 samples: parts of 130, 65, 33, 16, 8, 4 and 4 readouts. */
-enum { MANY = 260, LONG = 130, HALF = 131, NEARLY = 225, PARTS = 7 };
+/* 33,800 samples: parts of 130, 65, 33, 16, 8, 4, 2, 1 and 1 readouts. */
+enum { MANY = 260, LONG = 130, HALF = 131, NEARLY = 225, PARTS = 9 };
 
 static struct recon_cache *cache;
 

@@ -8,7 +8,7 @@
 
 static const struct range_box room = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, {true, true, false}};
 
-enum layout { EVEN, SPHERE, ONE_CELL, LAYOUTS };
+enum layout { EVEN, SPHERE, CORNER /* a sphere across the periodic faces */, ONE_CELL, LAYOUTS };
 
 /* In a box of 12^3. */
 static struct cloud laid_out(enum layout layout, size_t count)
@@ -20,6 +20,7 @@ static struct cloud laid_out(enum layout layout, size_t count)
         const double r = fmin(5, 0.3 / sqrt(pow(u, -2.0 / 3) - 1)), flat = sqrt(1 - z * z);
         const double place[LAYOUTS][3] = {
             [SPHERE] = {6 + r * flat * cos(phi), 6 + r * flat * sin(phi), 6 + r * z},
+            [CORNER] = {fmod(12 + r * flat * cos(phi), 12), fmod(12 + r * flat * sin(phi), 12), 6 + r * z},
             [ONE_CELL] = {6.05 + 0.01 * u, 6.05 + 0.01 * uniform(7 * i + 3), 6.05 + 0.01 * uniform(7 * i + 4)}};
         for (size_t d = 0; d < 3; d++)
             c.at[3 * i + d] = (float)place[layout][d];
@@ -99,7 +100,7 @@ static double square_sum(const float *v, size_t count)
 static void every_form_as_on_the_cpu(void **state)
 {
     (void)state;
-    for (int layout = EVEN; layout <= SPHERE; layout++)
+    for (int layout = EVEN; layout <= CORNER; layout++)
         for (int f = 0; f < FORMS; f++) {
             struct cloud c = laid_out((enum layout)layout, 6000);
             const struct range_law vectors = near_law(forms[f].form, 3, forms[f].least, forms[f].soft, forms[f].spline),
@@ -133,12 +134,54 @@ static void every_form_as_on_the_cpu(void **state)
         }
 }
 
+/* Forces alone, by a law fitted to `error`. */
+static float *forces_of(struct dev *dev, const struct cloud *c, double soft, double error)
+{
+    const struct range_law_params params = {.form = RANGE_SHORT, .reach = 2, .soft = soft, .power = 3, .error = error};
+    struct range_law law;
+    assert_int_equal(range_law_make(&law, &params, far_force, &reach), 0);
+    struct range_points *points = points_in(dev, c, 2);
+    float *forces = allocate(3 * c->count, sizeof *forces);
+    const struct range_pair_sums sums = {NULL, &law, NULL, forces};
+    sum_pairs(dev, points, points, &sums, 3, 1, c->count, c->count, c->values);
+    range_points_free(points);
+    return forces;
+}
+
+/* Of each degree that has a loop of its own. As above; a polynomial in the squared distance itself errs by up to a
+ * tenth of the law's error, relative to the smooth part's largest value, for each of up to 200 partners (116 are the
+ * mean), which are up to 2 away and have values up to 1.5. */
+static void forces_of_every_degree_as_on_the_cpu(void **state)
+{
+    (void)state;
+    static const double errors[] = {5e-3, 2e-3, 1e-4, 1e-5, 1e-6};
+    struct dev *cpu = device(DEV_CPU), *gpu = device(DEV_GPU);
+    struct cloud c = laid_out(EVEN, 6000);
+    for (size_t i = 0; i < c.count; i++)
+        c.values[i] = 0.5f + (float)uniform(i);
+    for (int n = 0; n < 10; n++) {
+        const double soft = n % 2 ? 0.03 : 0, error = errors[n / 2];
+        float *wanted = forces_of(cpu, &c, soft, error), *forces = forces_of(gpu, &c, soft, error);
+        const double size = sqrt(square_sum(wanted, 3 * c.count) / (double)c.count),
+                     smooth = fmax(0.1 * error, 1e-6) * far_force(&reach, 1) * 2 * 200 * 1.5;
+        for (size_t i = 0; i < 3 * c.count; i++)
+            if (!(fabs((double)forces[i] - (double)wanted[i]) <= 3e-6 * (fabs((double)wanted[i]) + size) + smooth))
+                fail_msg("error %g, soft %g, %zu: %.9g, not %.9g", error, soft, i, (double)forces[i],
+                         (double)wanted[i]);
+        free(wanted);
+        free(forces);
+    }
+    cloud_free(&c);
+    dev_free(cpu);
+    dev_free(gpu);
+}
+
 static void counts_as_on_the_cpu(void **state)
 {
     (void)state;
     enum { EDGES = 20001 };
     double *edge = allocate(EDGES, sizeof *edge);
-    for (int layout = EVEN; layout <= SPHERE; layout++)
+    for (int layout = EVEN; layout <= CORNER; layout++)
         for (int edges = 21; edges <= EDGES; edges = edges == 21 ? 301 : edges == 301 ? 9001 : edges + 11000) {
             struct cloud c = laid_out((enum layout)layout, 9000);
             uint64_t *counts[2];
@@ -384,6 +427,53 @@ static void nothing_to_sum(void **state)
     cloud_free(&some);
 }
 
+/* Pairs of bodies across the faces of a periodic box, 1e-4 to 3e-4 apart: of an axis whose length float32 holds and
+ * whose coordinates begin at 0, of one whose length it does not hold, and of one whose coordinates are small at the
+ * upper face. Their forces are 1e7 times those of all others, and have the relative error of float32's law, 1e-6, if no
+ * digit of a distance is lost. */
+static void distances_across_faces_keep_their_digits(void **state)
+{
+    (void)state;
+    enum { PAIRS = 300, COUNT = 2 * PAIRS };
+    static const struct range_box box = {3, {80, 101, 70}, {0, 0, -6.9}, {0.1, 0.1, 0.1}, {true, true, true}};
+    static float at[3 * COUNT], masses[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        masses[i] = 1;
+    for (size_t i = 0; i < PAIRS; i++)
+        for (size_t d = 0; d < 3; d++) {
+            const double length = box.cells[d] * box.spacing[d], some = length * uniform(7 * i + d);
+            const double off[2] = {5e-5 + 1e-4 * uniform(7 * i + 3), 5e-5 + 1e-4 * uniform(7 * i + 4)};
+            at[6 * i + d] = (float)(box.origin[d] + (d == i % 3 ? off[0] : some));
+            at[6 * i + 3 + d] = d == i % 3 ? (float)(box.origin[d] + length - off[1]) : at[6 * i + d];
+        }
+    struct dev *gpu = device(DEV_GPU);
+    const struct cloud c = {.box = box, .count = COUNT, .at = at, .values = masses};
+    float *forces = forces_of(gpu, &c, 1e-5, 1e-6);
+    for (size_t i = 0; i < COUNT; i++) {
+        double wanted[3] = {0}, size = 0;
+        for (size_t j = 0; j < COUNT; j++) {
+            double away[3], r2 = 0;
+            for (size_t d = 0; d < 3; d++) {
+                const double length = box.cells[d] * box.spacing[d],
+                             plain = (double)at[3 * j + d] - (double)at[3 * i + d];
+                away[d] = plain - length * rint(plain / length);
+                r2 += away[d] * away[d];
+            }
+            if (j == i || r2 >= reach * reach)
+                continue;
+            const double value = pow(r2 + 1e-10, -1.5) - far_force(&reach, 1 - r2 / (reach * reach));
+            size += value * sqrt(r2);
+            for (size_t d = 0; d < 3; d++)
+                wanted[d] += value * away[d];
+        }
+        for (size_t d = 0; d < 3; d++)
+            if (!(fabs((double)forces[d * COUNT + i] - wanted[d]) <= 3e-6 * size))
+                fail_msg("body %zu, axis %zu: %.9g instead of %.9g", i, d, (double)forces[d * COUNT + i], wanted[d]);
+    }
+    free(forces);
+    dev_free(gpu);
+}
+
 /* test_gpu_pairs [PATTERN]: runs the tests whose names match; under a sanitizer all of them take long. */
 int main(int argc, char **argv)
 {
@@ -393,10 +483,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(doubles_keep_their_digits),
         cmocka_unit_test(one_pass_equals_two),
         cmocka_unit_test(every_form_as_on_the_cpu),
+        cmocka_unit_test(forces_of_every_degree_as_on_the_cpu),
         cmocka_unit_test(counts_as_on_the_cpu),
         cmocka_unit_test(a_crowd_sums_correctly),
         cmocka_unit_test(few_against_many),
         cmocka_unit_test(a_reach_beyond_the_box),
+        cmocka_unit_test(distances_across_faces_keep_their_digits),
         cmocka_unit_test(a_listener_gets_progress_and_can_cancel),
         cmocka_unit_test(nothing_to_sum),
     };

@@ -158,8 +158,9 @@ int pairs_gpu_count(const void *to_state, const void *from_state, int edges, con
         rc = pair_work_begin(&work, to, from, edge[edges - 1]);
     if (!rc)
         rc = count_all(&job, &work, edges, edge, listener, found);
+    const uint64_t orders = work.to == work.from ? 2 : 1; /* each pair of one set was found once */
     for (int e = 0; e < edges - 1 && !rc; e++)
-        counts[e] += found[e];
+        counts[e] += orders * found[e];
     pair_work_end(&work);
     free(found);
     return rc;

@@ -42,8 +42,9 @@ static __device__ __noinline__ int decided(const struct pair_counts_args &a, int
     return interval_of(a.edges, a.edge2, r2);
 }
 
-template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES, true> {
-    using base = pair_warp<count_warp, DOUBLES, DOUBLES, true>;
+/* Of points of one set, each pair is counted once. */
+template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES, true, true> {
+    using base = pair_warp<count_warp, DOUBLES, DOUBLES, true, true>;
     using base::ii;
     using base::jj;
     using base::lane;
@@ -104,7 +105,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
                 float d[3];
                 base::template away<SHIFTED>(own_points, t, p, left, d);
                 const float place = root_of(fmaf(d[2], d[2], fmaf(d[1], d[1], d[0] * d[0]))) * a.step;
-                const bool in = place < (float)a.places && i < this->last && !(OWN && k == (int)ii + t * ALONG_I);
+                const bool in = place < (float)a.places && i < this->last && !(OWN && k <= (int)ii + t * ALONG_I);
                 const unsigned interval = in ? table[(int)place] : (unsigned)INTERVAL_FAR;
                 if (interval < INTERVAL_DOUBT)
                     add(interval);
@@ -142,7 +143,7 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
 
 /* Persistent blocks: each processes every gridDim-th task of the slice. */
 template <bool DOUBLES>
-static __global__ void __launch_bounds__(32 * COUNT_WARPS)
+static __global__ void __launch_bounds__(32 * COUNT_WARPS, DOUBLES ? 2 : 3)
     count_pairs(const __grid_constant__ struct pair_counts_args args)
 {
     extern __shared__ unsigned room[];

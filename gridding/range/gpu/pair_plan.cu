@@ -14,6 +14,10 @@ static const char what[] = "Planning sums over pairs";
 struct candidate_count {
     unsigned long long own; /* of a lane */
 
+    __device__ __forceinline__ bool wants(int, int, int) const
+    {
+        return true;
+    }
     __device__ __forceinline__ void begin(int, int, int)
     {
     }

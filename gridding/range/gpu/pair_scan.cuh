@@ -115,8 +115,8 @@ static __device__ __forceinline__ uint2 run_of(const struct cells_view &from, co
     return run;
 }
 
-/* Warp-collective: f.begin(image) before the runs of an image, f.end() after them, f.runs(first, last) for up to 32 of
- * them, a lane's own each, empty where first == last. `reach` is a little more than the law's. */
+/* Warp-collective: if f.wants(image), f.begin(image) before the runs of an image, f.end() after them, f.runs(first,
+ * last) for up to 32 of them, a lane's own each, empty where first == last. `reach` is a little more than the law's. */
 template <class F>
 static __device__ __forceinline__ void pair_scan(const struct cells_view &from, const struct pair_group &g, float reach,
                                                  F &f)
@@ -125,6 +125,8 @@ static __device__ __forceinline__ void pair_scan(const struct cells_view &from, 
     for (int kz = g.image_from[2]; kz <= g.image_to[2]; kz++)
         for (int ky = g.image_from[1]; ky <= g.image_to[1]; ky++)
             for (int kx = g.image_from[0]; kx <= g.image_to[0]; kx++) {
+                if (!f.wants(kx, ky, kz))
+                    continue;
                 const int z0 = max(g.from[2] - kz * from.n[2], 0), z1 = min(g.to[2] - kz * from.n[2], from.n[2] - 1);
                 const int y0 = max(g.from[1] - ky * from.n[1], 0), y1 = min(g.to[1] - ky * from.n[1], from.n[1] - 1);
                 const unsigned wide = (unsigned)(y1 - y0 + 1), rows = wide * (unsigned)(z1 - z0 + 1);

@@ -27,10 +27,11 @@ enum softening { SOFT_NONE, SOFT_PLUMMER, SOFT_SPLINE };
 /* A point's vector from itself is 0, whatever its weight: of hot vectors alone, points need not be kept from
  * themselves. */
 template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
-struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS>
+struct sum_warp
+    : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS, false>
 {
     static const bool HOT = DEGREE != ANY;
-    using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS>;
+    using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS, false>;
     using base::ii;
     using base::jj;
     using base::lane;

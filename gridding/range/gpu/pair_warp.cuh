@@ -116,9 +116,11 @@ template <bool REST> struct pair_queue {
 /* ACTION derives from this and has payload(p, j), apply_pairs(b, count): pairs with the queue's places b to b + count,
  * a multiple of TURN, own(): pairs of the cluster's points with each other, which are then in its places 0 to 15,
  * ending(): called when an image has been seen. DOUBLES: positions of one set at least are doubles. APART: a point is
- * no candidate of its own cluster, whose pairs own() is for. */
-template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
+ * no candidate of its own cluster, whose pairs own() is for. ONCE: and of the pairs (i, j) and (j, i) of one set, one
+ * is enough: candidates are points after the cluster, or of images of which the opposite ones are left out. */
+template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct pair_warp {
     static_assert(REST || !DOUBLES, "doubles leave a rest");
+    static_assert(APART || !ONCE, "own() is for a cluster's own pairs");
     const struct pair_args &pair;
     struct pair_queue<REST> &q;
     const unsigned lane, ii, jj;
@@ -267,7 +269,7 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     /* Those near the cluster go into the queue. */
     __device__ __forceinline__ void look(const struct batch &c)
     {
-        const bool self = APART && own_apart && c.j - first < last - first;
+        const bool self = APART && !ONCE && own_apart && c.j - first < last - first;
         const bool taken = near_box(box, c.p, pair.scan_reach * pair.scan_reach) & ((int)lane < c.count) & !self;
         const unsigned bits = __ballot_sync(ALL_LANES, taken);
         if (taken)
@@ -280,6 +282,11 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     }
 
     /* ---- callbacks of pair_scan() ---- */
+
+    __device__ __forceinline__ bool wants(int x, int y, int z) const
+    {
+        return !ONCE || !pair.itself || (z != 0 ? z > 0 : y != 0 ? y > 0 : x >= 0);
+    }
 
     __device__ __forceinline__ void begin(int x, int y, int z)
     {
@@ -324,6 +331,10 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART> struct pair_warp {
     /* The next points are loaded while the present ones are processed. */
     __device__ __forceinline__ void runs(uint32_t from, uint32_t to)
     {
+        if (ONCE && own_apart) {
+            from = max(from, last);
+            to = max(to, from);
+        }
         unsigned rows = __ballot_sync(ALL_LANES, to > from);
         uint2 run = {0, 0};
         struct batch now = fetch(rows, run, from, to);

@@ -160,6 +160,7 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     }
     job.width_ratio = (float)(job.spacing[1] / p->view.box.spacing[0]);
     job.reach = (float)law->params.reach;
+    job.per_reach = (float)(1 / law->params.reach);
     job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
     job.bits = packed_bits(p, job.widest);
     job.step = (float)ldexp(1, -job.bits);
@@ -470,7 +471,8 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
         rc = gpu_enter(s.points->gpu);
         if (!rc)
             rc = make(&s);
-        s.job.set = set && s.large && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
+        s.job.set =
+            set && (s.large || s.job.lean) && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
         done = rc || !s.device_counts || is_done(&s);
         if (!rc && done && set && !s.job.set)
             rc = sums_gpu_clear(s.points, channels, grid);

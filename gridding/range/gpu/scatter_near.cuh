@@ -61,7 +61,7 @@ struct scatter_job {
     float bin_nodes[3];      /* nodes per bin */
     float node_bins[3];      /* bins per node */
     float widest_bins[3];    /* the reach of the widest point, in bins */
-    float reach;             /* the law's */
+    float reach, per_reach;  /* the law's; 1 / reach */
     float middle[3];         /* of a tile, in nodes from its first */
     float half[3];           /* half its side, plus the error of place_about() */
     float root_rate;         /* the square root of law.rate, over the reach */

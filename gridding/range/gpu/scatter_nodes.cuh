@@ -68,8 +68,9 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
     }
 }
 
-/* Add sums to the grid, or (slot >= 0) to a slot, which the first ones are written to. No other block adds to these
- * nodes, and the memory's own additions need not be waited for; they take subnormal numbers for 0. */
+/* Add sums to the grid (job.set: the first ones are written to it), or (slot >= 0) to a slot, which the first ones are
+ * written to. No other block adds to these nodes, and the memory's own additions need not be waited for; they take
+ * subnormal numbers for 0. */
 __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_work &work, const near_task &task,
                                           const nodes_sum &nodes, bool first)
 {
@@ -94,8 +95,12 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
     float *to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
 #pragma unroll
     for (int k = 0; k < DEEP; k++)
-        if (k < deep)
-            atomicAdd(to + k * plane, nodes.sum[k] * job.strength);
+        if (k < deep) {
+            if (job.set && first)
+                to[k * plane] = nodes.sum[k] * job.strength;
+            else
+                atomicAdd(to + k * plane, nodes.sum[k] * job.strength);
+        }
 }
 
 template <int WAY>

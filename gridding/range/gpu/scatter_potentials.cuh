@@ -48,7 +48,7 @@ __device__ __forceinline__ class_ends<CLASSES> put_potential(const scatter_job &
 {
     enum { HALF = DEEP / 2 };
     const int rel[3] = {(low[0] << job.bits) - at.x, (low[1] << job.bits) - at.y, (low[2] << job.bits) - at.z};
-    const float value = __int_as_float(at.w), square = value * value, per_reach = __frcp_rn(job.reach), *w = job.width;
+    const float value = __int_as_float(at.w), square = value * value, per_reach = job.per_reach, *w = job.width;
     const float grain[3] = {w[0] * job.step, w[1] * job.step, w[2] * job.step};
     const float x = (float)rel[0] * grain[0], y = (float)rel[1] * grain[1], z = (float)rel[2] * grain[2];
     const float near_x = potential_gap(x, -fmaf(SIDE - 1, w[0], x)), near_y = potential_gap(y, -fmaf(3, w[1], y));
@@ -90,7 +90,7 @@ template <int WAY, int FROM, int TO>
 __device__ __forceinline__ void add_potential(const float (*record)[NODES_FLOATS], int from, int to, float x, float y,
                                               float sum[DEEP])
 {
-#pragma unroll(TO - FROM == DEEP ? 4 : 2)
+#pragma unroll(WAY == WAY_SHIFTED && TO - FROM == DEEP ? 4 : 2)
     for (int i = from; i < to; i++) {
         const float4 *r = (const float4 *)record[i], flat = r[0];
         const float dx = fmaf(x, flat.z, flat.x), dy = fmaf(y, flat.z, flat.y), off = fmaf(dx, dx, dy * dy);
@@ -115,7 +115,7 @@ __device__ __forceinline__ void add_potential_plain(const scatter_job &job, cons
     const int lane = threadIdx.x & 31;
     const int x = __float_as_int(r[0]) + (lane % SIDE << job.bits),
               y = __float_as_int(r[1]) + (lane / SIDE << job.bits);
-    const float unit = __frcp_rn(job.reach) * job.step, *w = job.width;
+    const float unit = job.per_reach * job.step, *w = job.width;
     const float dx = (float)x * (unit * w[0]), dy = (float)y * (unit * w[1]), off = fmaf(dx, dx, dy * dy);
 #pragma unroll
     for (int k = 0; k < DEEP; k++) {

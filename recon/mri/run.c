@@ -340,14 +340,22 @@ static void image_result_free(void *images)
     image_series_free(images);
 }
 
+/* The threads that may draw a picture of the series. The native file is written meanwhile: of two processors, one is
+ * busy with that. */
+static int picture_threads(const struct recon_job *job, const struct image_series *series)
+{
+    const size_t *size = series->size;
+    const int all = recon_threads(job, series->count * series->channels * size[0] * size[1] * size[2]);
+    return all > 2 ? all : 1;
+}
+
 /* Move a series to the results, if it was requested. */
 static void result_give(struct job_outcome *out, const struct recon_job *job, enum recon_result result,
                         struct image_series **series)
 {
     if (!recon_wants(job, result))
         return;
-    const struct image_series *s = *series;
-    (*series)->threads = recon_threads(job, s->count * s->channels * s->size[0] * s->size[1] * s->size[2]);
+    (*series)->threads = picture_threads(job, *series);
     out->result[out->results++] =
         (struct job_result){recon_kind.results[result].name, *series, image_result_write, image_result_free};
     *series = NULL;

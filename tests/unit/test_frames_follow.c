@@ -122,11 +122,28 @@ static void readouts_are_looked_at_once(void **state)
     flat_free(&flat);
 }
 
+/* Readouts of another encoding space come first, which is taken only until one with a trajectory has come. */
+static void an_encoding_space_with_a_trajectory_comes_later(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct frames_grown *grown = NULL;
+    flat_init(&flat, 16, 16, 1);
+    flat.header.encodings = 2;
+    for (unsigned i = 0; i < 10; i++)
+        flat_add(&flat, 8, 2, i < 4 ? 0 : 3)->encoding = i < 4;
+    assert_true(followed(&flat, &grown, 3, -1, false));
+    assert_false(followed(&flat, &grown, 10, -1, false));
+    frames_grown_free(grown);
+    flat_free(&flat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beginnings_have_the_images_of_their_readouts),
         cmocka_unit_test(readouts_are_looked_at_once),
+        cmocka_unit_test(an_encoding_space_with_a_trajectory_comes_later),
     };
     return cmocka_run_group_tests_name("frames that follow", tests, NULL, NULL);
 }

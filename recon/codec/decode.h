@@ -20,8 +20,8 @@ struct decode_request {
     const struct decode_limits *limits;
     int (*canceled)(void *context); /* polled; non-zero kills the process; may be NULL */
     void *context;
-    bool (*meanwhile)(void *of); /* called while the decoder reads, again after a millisecond if it returns true; NULL:
-                                    nothing is to be done */
+    bool (*meanwhile)(void *of); /* called while the decoder reads, again after a millisecond, later 50, if it returns
+                                    true; NULL: nothing is to be done */
     void *of;
 };
 

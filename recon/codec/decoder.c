@@ -21,6 +21,7 @@
 
 enum {
     POLL_MS = 50,           /* between two checks whether the job was canceled */
+    SOON_CALLS = 100,       /* of upload.meanwhile that are a millisecond apart, before they are rarer */
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
     ASIDE_BYTES = 16 << 20, /* limit of the memory reserved for the next scan */
     DECODER_HOW = 32,
@@ -320,6 +321,7 @@ static int report_wait(const struct codec_process *process, const struct decoder
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
     struct codec_report report;
     bool closed = false, more = upload->meanwhile != NULL;
+    int calls = 0;
     for (;;) {
         ssize_t got = closed ? 0 : recv(process->socket, &report, sizeof report, MSG_DONTWAIT | MSG_TRUNC);
         if (got == 1 && memcmp(&report, CODEC_BEGUN, 1) == 0 && !course->begun) {
@@ -343,7 +345,8 @@ static int report_wait(const struct codec_process *process, const struct decoder
         if (rc != 0)
             return rc;
         more = more && upload->meanwhile(upload->of);
-        int wait_ms = more ? 1 : left * 1000 < POLL_MS ? (int)(left * 1000) + 1 : POLL_MS;
+        calls += more && calls < SOON_CALLS;
+        int wait_ms = more && calls < SOON_CALLS ? 1 : left * 1000 < POLL_MS ? (int)(left * 1000) + 1 : POLL_MS;
         if (closed)
             poll(NULL, 0, 1);
         else

@@ -62,7 +62,7 @@ __device__ __forceinline__ void spread_add(const float *weight, float first, flo
     }
 }
 
-__global__ void __launch_bounds__(32 * WARPS, 3) spread_points(const __grid_constant__ spread_job job)
+__global__ void __launch_bounds__(32 * WARPS, 4) spread_points(const __grid_constant__ spread_job job)
 {
     extern __shared__ __align__(16) char memory[];
     spread_memory &m = *(spread_memory *)memory;

@@ -1,6 +1,8 @@
 # What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(BUILD)/tests/test_gpu_lines
+# Linked with the GPU's code itself.
+GPU_LINKED := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.cu))
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(GPU_LINKED)
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 # The slowest programs first, so that none of them runs alone at the end.
 E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
@@ -31,7 +33,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) \
 	  $(call pkg,fftw3)
 $(BUILD)/tests/test_rival $(BUILD)/tests/test_rival_range: $(RIVALS)
-$(filter-out %_lines,$(GPU_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a \
+$(filter-out $(GPU_LINKED),$(GPU_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a \
 		$(BUILD)/lib/gridding.a
 	$(link) $(GPU_HOST) -lcmocka $(LIBS_RECON) $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
@@ -42,8 +44,8 @@ $(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/g
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) \
 	  $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/bench_fft: $(BUILD)/obj/tests/bench/bench_fft.cu.o
-$(BUILD)/tests/test_gpu_lines: $(BUILD)/obj/tests/gpu/test_gpu_lines.cu.o
-$(BUILD)/bench/bench_fft $(BUILD)/tests/test_gpu_lines: $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
+$(GPU_LINKED): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.cu.o
+$(BUILD)/bench/bench_fft $(GPU_LINKED): $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) -Xcompiler -fopenmp \
 	  $(addprefix -Xlinker ,--export-dynamic -u overflow_choose) $(LIBS_GRIDDING) -ldl
@@ -108,7 +110,7 @@ check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile
 	@mkdir -p $(@D)
 	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
-$(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
+$(BUILD)/tests/poison.so $(BUILD)/tests/launches.so: $(BUILD)/tests/%.so: $(BUILD)/obj/tests/gpu/%.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
 ## make check-deb       test the Debian package in a container: install, boot, upgrade, purge (as root)

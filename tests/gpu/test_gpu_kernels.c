@@ -3,7 +3,9 @@
  * in three dimensions. Compared with double sums. For sanitizers (tests/gpu/sanitize), under which the other programs
  * take hours. Prints TAP; without a GPU, reports everything as skipped.
  *
- *   test_gpu_kernels [methods|passes|planes|bricks|16|dense|tiles]   some of it; all by default */
+ *   test_gpu_kernels [methods|passes|planes|bricks|16|dense|tiles [small]]   some of it; all by default
+ *
+ * small: of a few hundred samples, whose bins are cut into parts of 16: for racecheck. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
 #include "tests/gpu/outcome.h"
@@ -12,14 +14,23 @@
 #define ONE_PRODUCT    1e-1
 #define THREE_PRODUCTS 1e-6
 
+enum { SMALL_SAMPLES = 250, SMALL_DEPTH = 16 };
+static bool small;
+
 /* Adjoint, forward transform and squares of a case; its arithmetic must be `products`. */
-static void run_case(struct dev *gpu, const struct test_case *c, int products)
+static void run_case(struct dev *gpu, const struct test_case *of, int products)
 {
     struct problem p;
     struct outcome o;
-    const struct nufft_params params = params_of(c);
+    struct test_case shorter = *of;
+    const struct test_case *const c = &shorter;
+    struct nufft_params params = params_of(c);
     const size_t last = (size_t)c->batch - 1;
     double off = 0, all = 0;
+    if (small) {
+        shorter.samples = of->samples < SMALL_SAMPLES ? of->samples : SMALL_SAMPLES;
+        params.bin_depth = SMALL_DEPTH;
+    }
     problem_make(&p, c, true);
     run_problem(gpu, &p, &params, &o);
     /* As in test_gpu; three times the estimate for samples in one place, which share their error (tests/plans.h). */
@@ -144,6 +155,7 @@ int main(int argc, char **argv)
     struct dev *gpu = tap_gpu();
     const bool methods_alone = argc > 1 && strcmp(argv[1], "methods") == 0;
     const char *name = argc > 1 && !methods_alone ? argv[1] : NULL;
+    small = argc > 2 && strcmp(argv[2], "small") == 0;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!name || strcmp(name, methods[i].name) == 0)
             test_method(gpu, &methods[i]);

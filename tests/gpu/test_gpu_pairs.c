@@ -14,7 +14,7 @@ enum layout { EVEN, SPHERE, CORNER /* a sphere across the periodic faces */, ONE
 static struct cloud laid_out(enum layout layout, size_t count)
 {
     struct cloud c = cloud_make(&room, count, EVERYWHERE, false, 1);
-    for (size_t i = 0; i < count && layout != EVEN; i++) {
+    for (size_t i = 0; i < c.count && layout != EVEN; i++) {
         /* Plummer's sphere (1911): radius a (u^(-2/3) - 1)^(-1/2), a = 0.3, within the box. */
         const double u = uniform(7 * i), z = 2 * uniform(7 * i + 1) - 1, phi = 6.283185307179586 * uniform(7 * i + 2);
         const double r = fmin(5, 0.3 / sqrt(pow(u, -2.0 / 3) - 1)), flat = sqrt(1 - z * z);

@@ -155,6 +155,8 @@ static inline float coordinate(const struct range_box *b, int d, enum spread spr
 static inline struct cloud cloud_make(const struct range_box *box, size_t count, enum spread spread, bool scaled,
                                       int channels)
 {
+    const char *limit = getenv("MRIRECON_TEST_POINTS"); /* for tools that slow a GPU down (tests/gpu/sanitize.py) */
+    count = limit && count > (size_t)atoi(limit) ? (size_t)atoi(limit) : count;
     uint64_t seed = 77 + count;
     struct cloud c = {.box = *box, .count = count, .nodes = 1, .channels = channels};
     c.at = allocate(3 * count + 1, sizeof *c.at);

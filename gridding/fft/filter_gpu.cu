@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 namespace
 {
@@ -106,6 +107,23 @@ struct kernel kernel_for(const struct fft_plan *plan, pass_kind kind)
     }
 }
 
+/* A plan for lines of n nodes. Kernels for any length have radices of up to 10; those of the FFT's passes are larger.
+ */
+int make_plan(struct fft_plan *plan, struct gpu *gpu, int n)
+{
+    const int rc = fft_plan_make(plan, gpu, n);
+    if (rc || filter_quick(n))
+        return rc;
+    for (int s = 0; s < plan->stages; s++) {
+        if (plan->radix[s] <= plan_any::LARGEST)
+            continue;
+        plan->radix[plan->stages++] = 4; /* of 12 and 16 */
+        plan->radix[s] /= 4;
+    }
+    std::sort(plan->radix, plan->radix + plan->stages, std::greater<int>());
+    plan->threads = n / plan->radix[plan->stages - 1];
+    return 0;
+}
 } // namespace
 
 bool filter_gpu_serves(int n)
@@ -239,7 +257,7 @@ int plan_take(struct filter_gpu *f, int n, struct fft_plan *plan)
     while (i < f->plans && f->plan[i].n != n)
         i++;
     if (i == f->plans)
-        rc = fft_plan_make(&f->plan[f->plans++], f->gpu, n);
+        rc = make_plan(&f->plan[f->plans++], f->gpu, n);
     *plan = f->plan[i];
     return rc;
 }

@@ -97,7 +97,7 @@ struct nufft_info {
 
 /* Times of the last adjoint, in seconds, of its whole batch. All 0 on the CPU. */
 struct nufft_times {
-    double gpu;    /* the GPU's gridding; including the FFT if both are one pass */
+    double gpu;    /* the GPU's gridding, with the FFT if both are one pass; 0 for default depth and overflow */
     double cpu;    /* the CPU's gridding of overflowed samples */
     double merge;  /* upload of the CPU's sums, and their addition to the GPU's */
     double hidden; /* the part of `cpu` that overlapped the GPU's work */

@@ -94,14 +94,15 @@ void gridder_report_overflow(struct gridder *g)
     if (g->plan)
         nufft_describe(g->plan, &info);
     bool gpu = dev_is_gpu(job->dev), cpu = recon_choice(job, RECON_OVERFLOW) == NUFFT_OVERFLOW_CPU;
-    json_t *part = json_pack("{s:s, s:o, s:I, s:f, s:f, s:f, s:o}", "treatment",
-                             !gpu  ? "none"
-                             : cpu ? "cpu"
-                                   : "split",
-                             "depth", info.depth ? json_integer((json_int_t)info.depth) : json_null(), "samples",
-                             (json_int_t)g->overflowed, "gpu_seconds", g->times.gpu, "cpu_seconds", g->times.cpu,
-                             "merge_seconds", g->times.merge, "cpu_hidden",
-                             g->times.cpu > 0 ? json_real(g->times.hidden / g->times.cpu) : json_null());
+    json_t *part =
+        json_pack("{s:s, s:o, s:I, s:o, s:f, s:f, s:o}", "treatment",
+                  !gpu  ? "none"
+                  : cpu ? "cpu"
+                        : "split",
+                  "depth", info.depth ? json_integer((json_int_t)info.depth) : json_null(), "samples",
+                  (json_int_t)g->overflowed, "gpu_seconds", g->times.gpu > 0 ? json_real(g->times.gpu) : json_null(),
+                  "cpu_seconds", g->times.cpu, "merge_seconds", g->times.merge, "cpu_hidden",
+                  g->times.cpu > 0 ? json_real(g->times.hidden / g->times.cpu) : json_null());
     json_object_set_new(job->report, "overflow", part);
     if (gpu && cpu && recon_choice(job, RECON_BIN_DEPTH) == NUFFT_DEPTH_AUTO) {
         char depth[32] = "none";

@@ -47,6 +47,7 @@ static void the_report_says_that_nothing_overflows_on_the_cpu(void **state)
     assert_true(json_is_integer(json_object_get(overflow, "samples")));
     assert_int_equal(json_integer_value(json_object_get(overflow, "samples")), 0);
     assert_true(json_is_null(json_object_get(overflow, "cpu_hidden")));
+    assert_true(json_is_null(json_object_get(overflow, "gpu_seconds")));
     assert_true(json_equal(overflow, json_object_get(plain.report, "overflow")));
     assert_memory_equal(images_of(&out)->data, images_of(&plain)->data, 32 * 32 * sizeof(float));
     drop(&plain);

@@ -40,4 +40,12 @@ static __device__ __forceinline__ void gpu_wait_for_previous()
         cudaGridDependencySynchronize();
 }
 
+/* The beginning of a kernel of such a chain that has nothing to do before it reads: the next kernel may be launched as
+ * soon as every block of this one has started, but waits for all of this one, so that launch overhead is hidden. */
+static __device__ __forceinline__ void gpu_begin_behind()
+{
+    gpu_let_next_start();
+    gpu_wait_for_previous();
+}
+
 #endif

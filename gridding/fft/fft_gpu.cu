@@ -1,5 +1,6 @@
 #include "gridding/fft/fft_halves.cuh"
 #include "gridding/fft/fft_image.cuh"
+#include "gridding/fft/fft_several.cuh"
 #include "gridding/fft/fft_sizes.cuh"
 
 #include <cmath>
@@ -97,6 +98,7 @@ static __global__ void __launch_bounds__(LINE_THREADS_MOST, 1)
     extern __shared__ float2 shared[];
     const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
+    gpu_begin_behind();
     if (KIND == FFT_BACK_SLOTS && !sum_lines<2>(a, at, shared, a.n, a.threads)) {
         clear_lines(a.pass, at, a.threads);
         return;
@@ -191,35 +193,46 @@ void fft_plan_free(struct fft_plan *plan, struct gpu *gpu)
 
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
 {
-    struct lines_args a;
-    bool summed = pass->kind == FFT_BACK_SLOTS || pass->kind == FFT_BACK_BRICKS;
-    bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
-    void (*kernel)(struct lines_args) = kernel_of_table(plan->n, rows, pass->kind);
+    return fft_run_several(gpu, plan, pass, 1, 0, 0);
+}
+
+/* The kernel of a pass, and its threads of a line and lines of a block. */
+static void (*choose_kernel(const struct gpu *gpu, bool rows, size_t line_bytes, int count,
+                            struct lines_args *a))(struct lines_args)
+{
+    const struct fft_pass *pass = &a->pass;
     const bool back = pass->kind == FFT_BACK || pass->kind == FFT_BACK_IMAGE;
-    const struct fft_kernel image = back ? fft_image_kernel(plan->n, rows, pass->kind) : fft_kernel{NULL, 0, 0};
-    size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
+    const struct fft_kernel image = back ? fft_image_kernel(a->n, rows, pass->kind) : fft_kernel{NULL, 0, 0};
+    void (*kernel)(struct lines_args) = image.kernel ? image.kernel : kernel_of_table(a->n, rows, pass->kind);
+    a->lines_per_block = image.kernel ? image.lines : lines_that_fit(a->threads, rows);
+    a->threads = image.kernel ? image.threads : a->threads;
+    while (!kernel && a->lines_per_block > 1 &&
+           (a->lines_per_block * line_bytes > gpu->shared_most || a->lines_per_block * a->threads > BLOCK_THREADS_MOST))
+        a->lines_per_block /= 2;
+    /* Distribute few rows over all multiprocessors. */
+    while (rows && a->lines_per_block > 1 &&
+           gpu_blocks((size_t)pass->lines, (unsigned)a->lines_per_block) * (size_t)pass->sets * (size_t)count <
+               (size_t)gpu->multiprocessors)
+        a->lines_per_block /= 2;
+    return kernel ? kernel : kernel_of_any(rows, pass->kind);
+}
+
+int fft_run_several(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass, int count,
+                    size_t in_step, size_t out_step)
+{
+    struct lines_args a;
+    const bool summed = pass->kind == FFT_BACK_SLOTS || pass->kind == FFT_BACK_BRICKS;
+    const bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
+    const size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
     a.n = plan->n;
     a.stages = plan->stages;
     memcpy(a.radix, plan->radix, sizeof a.radix);
     a.threads = plan->threads;
     a.twiddles = plan->twiddles;
-    a.lines_per_block = lines_that_fit(a.threads, rows);
-    if (image.kernel) {
-        kernel = image.kernel;
-        a.threads = image.threads;
-        a.lines_per_block = image.lines;
-    }
-    while (!kernel && a.lines_per_block > 1 &&
-           (a.lines_per_block * line_bytes > gpu->shared_most || a.lines_per_block * a.threads > BLOCK_THREADS_MOST))
-        a.lines_per_block /= 2;
-    /* Distribute few rows over all multiprocessors. */
-    while (rows && a.lines_per_block > 1 &&
-           gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block) * (size_t)pass->sets <
-               (size_t)gpu->multiprocessors)
-        a.lines_per_block /= 2;
-    if (!kernel)
-        kernel = kernel_of_any(rows, pass->kind);
+    a.in_step = in_step;
+    a.out_step = out_step;
+    void (*const kernel)(struct lines_args) = choose_kernel(gpu, rows, line_bytes, count, &a);
     size_t shared = a.lines_per_block * line_bytes;
     if (a.threads > LINE_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
@@ -230,7 +243,8 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
         if (rc)
             return rc;
     }
-    dim3 blocks(gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block), (unsigned)pass->sets);
-    kernel<<<blocks, a.lines_per_block * a.threads, shared, gpu->stream>>>(a);
-    return gpu_launched("An FFT pass");
+    const dim3 blocks(gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block), (unsigned)pass->sets,
+                      (unsigned)count);
+    return gpu_launch_behind(gpu, (const void *)kernel, blocks, a.lines_per_block * a.threads, shared, &a,
+                             "An FFT pass");
 }

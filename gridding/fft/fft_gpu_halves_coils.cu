@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
     const unsigned frame = blockIdx.y / (unsigned)c.of.coils, coil = blockIdx.y - frame * (unsigned)c.of.coils;
     const float2 *map = c.of.maps + frame * c.of.maps_step + coil * c.of.map + at.column + steps(at.t, a.in_step);
     const float2 *in = a.in + frame * a.in_set + at.column + steps(at.t, a.in_step);
-    begin_after_last_pass();
+    gpu_begin_behind();
     if (ended(c.of, frame))
         return;
     column_forth<A, B, T, WHOLE>(a, at, a.out + (size_t)blockIdx.y * a.out_set + at.column,
@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
     const float2 *in = a.in + (size_t)blockIdx.y * (unsigned)c.each * a.in_set + at.column;
     float2 *out = a.out + (size_t)blockIdx.y * a.out_set + at.column + steps(at.t, a.out_step);
     const float2 *map = c.of.maps + frame * c.of.maps_step + at.column + steps(at.t, a.out_step);
-    begin_after_last_pass();
+    gpu_begin_behind();
     if (ended(c.of, frame))
         return;
     for (int coil = 0; coil < c.each; coil++, in += a.in_set, map += c.of.map) {

@@ -7,7 +7,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
 {
     extern __shared__ float2 shared[];
     const struct column_place<A, B, T> at(shared);
-    begin_after_last_pass();
+    gpu_begin_behind();
     const float2 *in = a.in + (size_t)blockIdx.y * a.in_set + at.column + steps(at.t, a.in_step);
     column_forth<A, B, T, WHOLE>(a, at, a.out + (size_t)blockIdx.y * a.out_set + at.column,
                                  [&](int j) { return conj(in[steps(j, a.in_step)]); });
@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
 {
     extern __shared__ float2 shared[];
     const struct column_place<A, B, T> at(shared);
-    begin_after_last_pass();
+    gpu_begin_behind();
     float2 *out = a.out + (size_t)blockIdx.y * a.out_set + at.column + steps(at.t, a.out_step);
     column_back<A, B, T, WHOLE>(a, at, a.in + (size_t)blockIdx.y * a.in_set + at.column,
                                 [&](int j, float2 value) { out[steps(j, a.out_step)] = value; });

@@ -195,7 +195,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
                             there && (T == B || t < B)};
     float2 even[A], odd[A];
     turns_load<TURNS>(a.turns, shared);
-    begin_after_last_pass();
+    gpu_begin_behind();
     if (a.running && !a.running[blockIdx.y])
         return;
     if constexpr (TURNS != 0)

@@ -69,6 +69,7 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     const struct place at = place_of(a, true, lines, threads);
     const size_t line = (size_t)blockIdx.x * lines + at.line_in_block;
     const float *spectrum = rows.spectrum + ((size_t)(blockIdx.y / rows.sets_per_plane) * a.pass.lines + line) * n;
+    gpu_begin_behind();
     stage<R0, true, FFT_FORTH, STAGE_FIRST>(a, at, shared, n, lines, 1);
     stage<R1, true, FFT_FORTH, STAGE_INNER>(a, at, shared, n, lines, R0);
     if (R3 > 1)
@@ -147,8 +148,8 @@ int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct
     if (rc)
         return rc;
     const dim3 blocks(gpu_blocks((size_t)rows->lines, (unsigned)lines), (unsigned)rows->sets);
-    kernel<<<blocks, lines * threads, shared, gpu->stream>>>(args);
-    return gpu_launched("A convolution of rows");
+    return gpu_launch_behind(gpu, (const void *)kernel, blocks, lines * threads, shared, &args,
+                             "A convolution of rows");
 }
 
 int fft_convolve_columns(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)

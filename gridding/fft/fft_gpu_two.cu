@@ -72,6 +72,7 @@ static __global__ void __launch_bounds__(LINES *two_threads(A, B), 2)
     constexpr int threads = two_threads(A, B);
     const int lines = ROWS ? (int)blockDim.x / threads : LINES;
     const struct place at = place_of(a, ROWS, lines, threads);
+    gpu_begin_behind();
     stage<A, ROWS, KIND, STAGE_FIRST>(a, at, shared, A * B, lines, 1);
     stage<B, ROWS, KIND, STAGE_LAST>(a, at, shared, A * B, lines, A);
 }
@@ -86,6 +87,7 @@ static __global__ void __launch_bounds__(COLUMNS_MOST *EIGHT_THREADS, EIGHT_BLOC
     extern __shared__ float2 shared[];
     const int lines = ROWS ? (int)blockDim.x / EIGHT_THREADS : COLUMNS_MOST;
     const struct place at = place_of(a, ROWS, lines, EIGHT_THREADS);
+    gpu_begin_behind();
     stage<8, ROWS, KIND, STAGE_FIRST>(a, at, shared, 512, lines, 1);
     stage<8, ROWS, KIND, STAGE_INNER>(a, at, shared, 512, lines, 8);
     stage<8, ROWS, KIND, STAGE_LAST>(a, at, shared, 512, lines, 64);

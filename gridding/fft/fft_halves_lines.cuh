@@ -13,7 +13,7 @@
 #ifndef MRIRECON_FFT_HALVES_LINES_CUH
 #define MRIRECON_FFT_HALVES_LINES_CUH
 
-#include "gridding/base/host_device.h"
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/fft/dft_gpu.cuh"
 #include "gridding/fft/fft_halves.cuh"
 
@@ -40,9 +40,6 @@ template <class SIZE> static const SIZE *halves_of(const SIZE *sizes, int n)
 }
 
 enum { RESIDENT_THREADS = 1024 };
-
-/* A launch of such a pass, which begins while the previous one ends. */
-int fft_halves_launch(struct gpu *gpu, const void *kernel, dim3 blocks, int threads, size_t shared, void *args);
 
 /* ---- transforms ---- */
 
@@ -152,16 +149,7 @@ template <int A, int B> static __device__ __forceinline__ void turn_between(cons
     }
 }
 
-/* ---- launches ---- */
-
-/* The next pass may be launched as soon as every block of this one has started, but waits for all of this pass before
- * it reads or writes, so that launch overhead is hidden behind the previous pass. */
-static __device__ __forceinline__ void begin_after_last_pass()
-{
-    if constexpr (DEVICE_ARCH >= 900) {
-        cudaTriggerProgrammaticLaunchCompletion();
-        cudaGridDependencySynchronize();
-    }
-}
+/* A launch of such a pass, which begins while the previous one ends. */
+int fft_halves_launch(struct gpu *gpu, const void *kernel, dim3 blocks, int threads, size_t shared, void *args);
 
 #endif

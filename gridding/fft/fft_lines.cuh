@@ -3,12 +3,14 @@
 #ifndef MRIRECON_FFT_LINES_CUH
 #define MRIRECON_FFT_LINES_CUH
 
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/fft/dft_gpu.cuh"
 #include "gridding/fft/fft_gpu.cuh"
 
 struct lines_args {
     struct fft_pass pass;
     int n, stages, radix[FFT_STAGES_MOST], threads, lines_per_block;
+    size_t in_step, out_step; /* from one transform to the next (blockIdx.z; fft_several.cuh) */
     const float2 *twiddles;
 };
 
@@ -32,8 +34,8 @@ static __device__ __forceinline__ struct place place_of(const struct lines_args 
     at.there = line < (size_t)p.lines;
     if (rows && p.list && at.there)
         line = __ldg(p.list + line);
-    at.in = p.in + line * p.in_view.line + set * p.in_view.set;
-    at.out = line * p.out_view.line + set * p.out_view.set;
+    at.in = p.in + line * p.in_view.line + set * p.in_view.set + blockIdx.z * a.in_step;
+    at.out = line * p.out_view.line + set * p.out_view.set + blockIdx.z * a.out_step;
     at.full = line * p.full_view.line + set * p.full_view.set;
     at.factor = at.there && p.line ? p.line[line] : 1.f;
     at.factor *= p.set ? p.set[set] : 1.f;

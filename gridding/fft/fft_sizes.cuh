@@ -103,6 +103,7 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2);
     const int lines = ROWS ? (int)blockDim.x / threads : lines_that_fit(threads, false);
     const struct place at = place_of(a, ROWS, lines, threads);
+    gpu_begin_behind();
     if (KIND == FFT_BACK_SLOTS && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
         clear_lines(a.pass, at, threads);
         return;

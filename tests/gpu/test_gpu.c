@@ -363,6 +363,44 @@ static void test_in_parts(struct dev *gpu, const struct test_case *c)
     problem_free(&p);
 }
 
+/* A call's bits do not depend on the calls before it, of data that are a million times as large and of more transforms:
+ * what a call finds in its workspace is not the last one's. */
+static void test_after_larger(struct dev *gpu, const struct test_case *c)
+{
+    struct problem p;
+    const struct nufft_params params = params_of(c);
+    const size_t batch = (size_t)c->batch, values = batch * c->samples, bytes = sizeof(struct c32);
+    struct nufft *plan;
+    bool same = true;
+    problem_make(&p, c, false);
+    must(nufft_create(&plan, gpu, &params, c->samples, p.k), "nufft_create");
+    struct c32 *data = device_copy(gpu, p.data, bytes * values),
+               *image = device_copy(gpu, NULL, bytes * batch * p.pixels);
+    struct c32 *first = take(bytes * p.pixels), *later = take(bytes * p.pixels);
+    for (size_t i = 0; i < values; i++)
+        p.data[i] = (struct c32){0x1p20f * p.data[i].re, 0x1p20f * p.data[i].im};
+    struct c32 *larger = device_copy(gpu, p.data, bytes * values);
+    must(nufft_adjoint(plan, 1, data, image), "nufft_adjoint");
+    must(dev_download(gpu, first, image, bytes * p.pixels), "dev_download");
+    for (int before = 1; before <= 3; before++) {
+        for (int i = 0; i < before; i++)
+            must(nufft_adjoint(plan, c->batch, larger, image), "nufft_adjoint");
+        must(nufft_adjoint(plan, 1, data, image), "nufft_adjoint");
+        must(dev_download(gpu, later, image, bytes * p.pixels), "dev_download");
+        same = same && memcmp(first, later, bytes * p.pixels) == 0;
+    }
+    char name[200];
+    snprintf(name, sizeof name, "%s: after calls of larger data", c->name);
+    verdict(same, name, "other bits than before");
+    free(first);
+    free(later);
+    dev_release(gpu, data);
+    dev_release(gpu, larger);
+    dev_release(gpu, image);
+    nufft_free(plan);
+    problem_free(&p);
+}
+
 int main(int argc, char **argv)
 {
     struct dev *gpu = tap_gpu(), *cpu = NULL;
@@ -374,6 +412,8 @@ int main(int argc, char **argv)
         test_case_run(gpu, cpu, &cases[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += 5)
         test_in_parts(gpu, &cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        test_after_larger(gpu, &cases[i]);
     verdict_ways();
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_alone(gpu);

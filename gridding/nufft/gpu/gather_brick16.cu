@@ -20,6 +20,7 @@ struct gather16_args : nufft_gather {
     uint32_t part_count;
     struct kernel_pairs pairs; /* times 2^WEIGHT_BITS */
     bool aligned;              /* every bin's first x is even */
+    size_t stride;             /* between transforms' samples */
 };
 
 /* Four numbers of a product's right operand, in the order of lanes, with their low halves. */
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void load_quad(const struct gather16_args &a, 
         return;
     row_y = wrap(row_y, axis[1].cells);
     row_z = wrap(row_z, axis[2].cells);
-    const float2 *row = a.grid + ((size_t)row_z * axis[1].cells + row_y) * axis[0].cells;
+    const float2 *row = a.grid + blockIdx.y * a.cells + ((size_t)row_z * axis[1].cells + row_y) * axis[0].cells;
     if (a.aligned) {
 #pragma unroll
         for (int k = 0; k < 4; k += 2) {
@@ -297,7 +298,7 @@ static __device__ __forceinline__ float2 sum_rows(const struct gather_weights<SP
     return t == 1 ? of[1] : of[0];
 }
 
-/* Blocks of 128, one per part of a heavy bin, then one per bin; 20 to 46 KB of shared memory. */
+/* Blocks of 128, (one per part of a heavy bin, then one per bin; transforms); 20 to 46 KB of shared memory. */
 template <int W, bool SPLIT, int ROWS>
 static __global__ void __launch_bounds__(GATHER_THREADS, SPLIT ? 4 : 5)
     gather_bricks(const __grid_constant__ struct gather16_args a)
@@ -328,7 +329,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS, SPLIT ? 4 : 5)
         sum_planes(cells, weights[warp], from, to, sum);
         const float2 value = sum_rows(weights[warp], sum);
         if (puts)
-            a.data[order] = make_float2(value.x * weight, value.y * weight);
+            a.data[blockIdx.y * a.stride + order] = make_float2(value.x * weight, value.y * weight);
         __syncwarp();
     }
 }
@@ -353,18 +354,16 @@ int nufft_gpu_gather_brick16(struct nufft_gpu *plan, const struct nufft_gather *
     const bool dense = axis_largest(bins->geometry.axis[1]) + plan->shape.width - 1 <= DENSE_SIDE;
     void (*const kernel)(struct gather16_args) = of_width[plan->shape.width - 5](plan->split, dense);
     struct gather16_args a = {};
-    int rc = 0;
     *(struct nufft_gather *)&a = *gather;
     a.parts = bins->parts;
     a.tasks = bins->tasks;
     a.part_count = bins->slots;
     a.pairs = scaled_pairs(plan->pairs);
     a.aligned = bins->geometry.axis[0].shift == 1;
-    for (int t = 0; !rc && bins->occupied > 0 && t < gather->transforms; t++) {
-        kernel<<<bins->slots + bins->occupied, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
-        rc = gpu_launched("Reading the grid");
-        a.grid += a.cells;
-        a.data += plan->samples;
-    }
-    return rc;
+    if (bins->occupied == 0)
+        return 0;
+    a.stride = plan->samples;
+    const dim3 blocks(bins->slots + bins->occupied, (unsigned)gather->transforms);
+    kernel<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
+    return gpu_launched("Reading the grid");
 }

@@ -1,4 +1,5 @@
 /* Grid and image: the FFT's passes over one axis after the other, which crop, deapodise and add squares. */
+#include "gridding/fft/fft_several.cuh"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
@@ -70,9 +71,10 @@ static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transf
     return pass;
 }
 
-/* Towards the image: the last pass writes images or (image NULL) squares. */
-static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row, struct c32 *image,
-                     float *squares)
+/* Towards the image: the last pass writes images or (image NULL) squares. In 3-D that one has one transform's sets;
+ * `several`: of so many transforms, which squares, added up in order, cannot be. */
+static int pass_back(struct nufft_gpu *plan, int d, int transforms, int several, struct c32 *grid, int row,
+                     struct c32 *image, float *squares)
 {
     struct fft_pass pass = axis_pass(plan, d, transforms, grid, row);
     bool last = d == plan->shape.dim - 1;
@@ -82,23 +84,24 @@ static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *
         pass.out_view = image_view(plan);
         pass.squares = image ? NULL : squares;
     }
-    return fft_run(plan->gpu, &plan->fft[d], &pass);
+    return fft_run_several(plan->gpu, &plan->fft[d], &pass, several, plan->cells, plan->pixels);
 }
 
 int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares)
 {
-    int rc = pass_back(plan, 1, 1, from, plan->shape.n[0], image, squares);
-    return rc ? rc : pass_back(plan, 2, 1, from, plan->shape.n[0], image, squares);
+    int rc = pass_back(plan, 1, 1, 1, from, plan->shape.n[0], image, squares);
+    return rc ? rc : pass_back(plan, 2, 1, 1, from, plan->shape.n[0], image, squares);
 }
 
 /* The passes after that over x. */
 static int passes_after_x(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    int rc = pass_back(plan, 1, transforms, plan->grid, cells[0], image, squares);
+    int rc = pass_back(plan, 1, transforms, 1, plan->grid, cells[0], image, squares);
+    if (!rc && dim == 3 && image)
+        return pass_back(plan, 2, 1, transforms, plan->grid, cells[0], image, NULL);
     for (int t = 0; !rc && dim == 3 && t < transforms; t++)
-        rc = pass_back(plan, 2, 1, plan->grid + t * plan->cells, cells[0], image ? image + t * plan->pixels : NULL,
-                       squares);
+        rc = pass_back(plan, 2, 1, 1, plan->grid + t * plan->cells, cells[0], NULL, squares);
     if (!rc && !image && dim == 2) {
         add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(
             n[0], n[1], cells[0], plan->cells, transforms, (const float2 *)plan->grid, squares);
@@ -109,7 +112,7 @@ static int passes_after_x(struct nufft_gpu *plan, int transforms, struct c32 *im
 
 int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
 {
-    int rc = pass_back(plan, 0, transforms, plan->grid, plan->shape.grid[0], image, squares);
+    int rc = pass_back(plan, 0, transforms, 1, plan->grid, plan->shape.grid[0], image, squares);
     return rc ? rc : passes_after_x(plan, transforms, image, squares);
 }
 
@@ -125,16 +128,14 @@ int nufft_gpu_bricks_to_image(struct nufft_gpu *plan, int transforms, const stru
 
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)
 {
-    int last = plan->shape.dim - 1, together = last == 2 ? 1 : transforms, rc = 0;
-    for (int t = 0; !rc && t < transforms; t += together) {
-        struct fft_pass pass = axis_pass(plan, last, together, plan->grid + t * plan->cells, plan->shape.grid[0]);
-        pass.kind = FFT_FORTH_IMAGE;
-        pass.in = (const float2 *)(image + t * plan->pixels);
-        pass.in_view = image_view(plan);
-        rc = fft_run(plan->gpu, &plan->fft[last], &pass);
-    }
+    const int last = plan->shape.dim - 1, several = last == 2 ? transforms : 1;
+    struct fft_pass pass = axis_pass(plan, last, transforms, plan->grid, plan->shape.grid[0]);
+    pass.kind = FFT_FORTH_IMAGE;
+    pass.in = (const float2 *)image;
+    pass.in_view = image_view(plan);
+    int rc = fft_run_several(plan->gpu, &plan->fft[last], &pass, several, plan->pixels, plan->cells);
     for (int d = last - 1; !rc && d >= 0; d--) {
-        struct fft_pass pass = axis_pass(plan, d, transforms, plan->grid, plan->shape.grid[0]);
+        pass = axis_pass(plan, d, transforms, plan->grid, plan->shape.grid[0]);
         pass.kind = FFT_FORTH;
         rc = fft_run(plan->gpu, &plan->fft[d], &pass);
     }

@@ -267,8 +267,12 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
 {
     __shared__ __align__(16) struct brick16_group<SPLIT> stage[BRICK16_GROUPS];
     __shared__ uint32_t ticket;
-    if (threadIdx.x == 0)
+    gpu_let_next_start();
+    if (threadIdx.x == 0) {
         ticket = atomicAdd(a.ticket, 1u);
+        if (ticket + 1 == gridDim.x)
+            *a.ticket = 0; /* for the next launch: no other block takes one any more */
+    }
     __syncthreads();
     const struct range_task task = a.tasks[ticket / a.transforms];
     const uint32_t transform = ticket % a.transforms;
@@ -333,10 +337,10 @@ int nufft_gpu_brick16_make(struct nufft_gpu *plan)
 {
     const size_t brick = (size_t)BRICK16_EDGE * BRICK16_EDGE * BRICK16_EDGE;
     plan->tile[0] = plan->tile[1] = plan->tile[2] = BRICK16_EDGE;
-    const size_t words = 1 + (size_t)plan->bins.count + plan->bins.slots;
+    const size_t words = 2 + (size_t)plan->bins.count + plan->bins.slots;
     int rc = nufft_gpu_workspace_make(plan, plan->samples, plan->bins.slots * brick, words);
-    plan->done = plan->largest + plan->group;
-    return rc;
+    plan->done = plan->largest + 2 * plan->group;
+    return rc ? rc : range_tickets(&plan->bins, plan->gpu);
 }
 
 /* The blocks of parts, which leave memory bandwidth unused, clear the grids if there are enough of them. */
@@ -355,6 +359,7 @@ static int scatter(struct nufft_gpu *plan, int transforms)
 {
     struct range_bins_gpu *bins = &plan->bins;
     struct brick16_args a = {};
+    a.largest = plan->largest + (bins->round & 1) * plan->group;
     bins->round++;
     a.geometry = bins->geometry;
     a.transforms = (uint32_t)transforms;
@@ -365,7 +370,6 @@ static int scatter(struct nufft_gpu *plan, int transforms)
     a.ticket = bins->ticket;
     a.points = bins->points;
     a.data = (const float2 *)plan->sorted;
-    a.largest = plan->largest;
     a.grid = (float2 *)plan->grid;
     a.partial = (float2 *)plan->partial;
     a.samples = plan->samples;
@@ -383,8 +387,6 @@ static int scatter(struct nufft_gpu *plan, int transforms)
 
 int nufft_gpu_brick16_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
-    int rc = range_tickets(&plan->bins, plan->gpu);
-    if (!rc)
-        rc = nufft_gpu_sort_data(plan, transforms, data, weights);
+    const int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     return rc ? rc : scatter(plan, transforms);
 }

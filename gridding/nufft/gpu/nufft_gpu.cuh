@@ -189,7 +189,7 @@ struct nufft_gpu {
     /* tiles, brick16: [group][bins.slots][tile]; brick_dense, brick2d: [group][bins.slots + bins.occupied][brick] */
     struct c32 *partial;
     struct brick_list *bricks; /* brick_dense, brick2d: [bins.count] */
-    uint32_t *largest;         /* brick16: [group], the largest |real| or |imaginary| part in plan->sorted, as bits */
+    uint32_t *largest;         /* brick16: [2][group] in turn, the largest |real| or |imaginary| of plan->sorted */
     uint32_t *done;            /* brick16: [group][bins.count], as bins.done; then [group][bins.slots] counters */
     struct fft_plan fft[3];    /* axes of one size share twiddles */
     uint32_t *lines; /* 3-D: the grid's lines z grid[1] + y along x that samples reach; NULL: all (lines.cu) */

@@ -4,12 +4,18 @@
 
 enum { SORTED = 4 }; /* samples of a thread, whose loads overlap */
 
+/* The largest of all |real| and |imaginary| parts of each transform, as bits: floats >= 0 are in the order of their
+ * bits. `now` (NULL: not wanted) is raised to them; `next`, of the next call, is cleared. */
+struct largest_parts {
+    uint32_t *now, *next;
+    int count; /* of `next` */
+};
+
 /* Blocks of 256; a thread owns SORTED sorted samples of all transforms: data[transform][stride] to
- * sorted[transform][stride]. Unless NULL, largest[transform] is raised to the largest of all |real| and |imaginary|
- * parts, as bits: floats >= 0 are in the order of their bits. */
+ * sorted[transform][stride]. */
 static __global__ void __launch_bounds__(256)
     sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order, const float *weights,
-              const float2 *data, float2 *sorted, uint32_t *largest)
+              const float2 *data, float2 *sorted, struct largest_parts largest)
 {
     __shared__ uint32_t of_block[BRICK16_TRANSFORMS];
     const size_t first = (size_t)blockIdx.x * (256 * SORTED) + threadIdx.x;
@@ -24,6 +30,8 @@ static __global__ void __launch_bounds__(256)
     }
     if (threadIdx.x < BRICK16_TRANSFORMS)
         of_block[threadIdx.x] = 0;
+    if (largest.now && blockIdx.x == 0 && (int)threadIdx.x < largest.count)
+        largest.next[threadIdx.x] = 0;
     __syncthreads();
     for (int t = 0; t < transforms; t++) {
         uint32_t most = 0;
@@ -39,7 +47,7 @@ static __global__ void __launch_bounds__(256)
             sorted[t * stride + first + j * 256] = v[j];
             most = max(most, max(__float_as_uint(fabsf(v[j].x)), __float_as_uint(fabsf(v[j].y))));
         }
-        if (largest) {
+        if (largest.now) {
             most = __reduce_max_sync(~0u, most);
             if (threadIdx.x % 32 == 0)
                 atomicMax(&of_block[t], most);
@@ -47,9 +55,9 @@ static __global__ void __launch_bounds__(256)
     }
     __syncthreads();
     /* Most blocks find it already as large. */
-    if (largest && (int)threadIdx.x < transforms &&
-        of_block[threadIdx.x] > *(const volatile uint32_t *)(largest + threadIdx.x))
-        atomicMax(largest + threadIdx.x, of_block[threadIdx.x]);
+    if (largest.now && (int)threadIdx.x < transforms &&
+        of_block[threadIdx.x] > *(const volatile uint32_t *)(largest.now + threadIdx.x))
+        atomicMax(largest.now + threadIdx.x, of_block[threadIdx.x]);
 }
 
 /* Blocks of 256; a thread owns one sorted sample. */
@@ -65,15 +73,12 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
     uint32_t n = plan->bins.samples;
     if (n == 0)
         return 0;
-    int rc = 0;
+    const uint32_t turn = plan->bins.round & 1; /* of two that alternate */
+    struct largest_parts largest = {};
     if (plan->largest)
-        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, (size_t)transforms * sizeof *plan->largest, plan->gpu->stream),
-                       "Sorting the data");
-    if (rc)
-        return rc;
+        largest = {plan->largest + turn * plan->group, plan->largest + (turn ^ 1) * plan->group, plan->group};
     sort_data<<<gpu_blocks(n, 256 * SORTED), 256, 0, plan->gpu->stream>>>(
-        n, plan->samples, transforms, plan->bins.order, weights, (const float2 *)data, (float2 *)plan->sorted,
-        plan->largest);
+        n, plan->samples, transforms, plan->bins.order, weights, (const float2 *)data, (float2 *)plan->sorted, largest);
     return gpu_launched("Sorting the data");
 }
 

@@ -323,14 +323,22 @@ static int launch_width(const struct nufft_gpu *plan, struct brick16_args *a, bo
     }
 }
 
+/* The first and the last of an odd number of bins are neighbours of one colour, which therefore wait for each other:
+ * where there are few, one more costs less, if bins stay `least` cells long. */
+static int even_bins(int cells, int bins, int least)
+{
+    const int few = 9;
+    return bins % 2 && bins <= few && cells / (bins + 1) >= least ? bins + 1 : bins;
+}
+
 /* At least two if there are enough cells: with one, a brick would overlap itself. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width)
 {
     struct range_axis axis = range_axis_make(cells / 2, (BRICK16_EDGE + 1 - width) / 2);
     if (cells % 2 == 0 && axis.bins > 1 && cells / 2 / axis.bins * 2 >= width)
-        return range_axis{cells, axis.bins, 1};
+        return range_axis{cells, even_bins(cells / 2, axis.bins, (width + 1) / 2), 1};
     axis = range_axis_make(cells, BRICK16_EDGE + 1 - width);
-    return axis.bins == 1 && cells / 2 >= width - 1 ? range_axis{cells, 2, 0} : axis;
+    return range_axis{cells, even_bins(cells, axis.bins, width - 1), 0};
 }
 
 int nufft_gpu_brick16_make(struct nufft_gpu *plan)

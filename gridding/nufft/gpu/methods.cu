@@ -58,15 +58,15 @@ static double tiles_seconds(const struct nufft_shape *shape, size_t samples, dou
 }
 
 /* Up to 4 cells bricks of 8 x 8 x 16 cells are read by the same kernel, a little more slowly where grid cells hold many
- * samples; 5 cells are read faster than by tensor cores if there are few samples. */
+ * samples; 5 and 6 cells are read faster than by tensor cores if there are few samples. */
 static double tiles_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double many = 8 /* of a cell */, few = 1e5;
     const bool ahead =
-        shape->width <= 4 ? (double)samples >= many * cells_of(shape) : shape->width == 5 && (double)samples < few;
+        shape->width <= 4 ? (double)samples >= many * cells_of(shape) : shape->width <= 6 && (double)samples < few;
     if (shape->dim == 2 || shape->kernel != NUFFT_SEPARABLE || !ahead)
         return tiles_seconds(shape, samples, passes, split);
-    const double each = shape->width == 5 ? 8.2e-11 : 4.2e-11;
+    const double each = shape->width == 6 ? 1.6e-10 : shape->width == 5 ? 8.2e-11 : 4.2e-11;
     const double work = each * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
     return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, together_of(shape));
 }
@@ -181,6 +181,25 @@ static double brick16_bins_of(const struct nufft_shape *shape)
     return bins;
 }
 
+/* Wider kernels than 6 cells wait longer. */
+static double wide_waits(const struct nufft_shape *shape)
+{
+    return 4e-6 * std::max(0, shape->width - 6);
+}
+
+/* Bins wait for more of their neighbours on an axis with an odd number of bins, and longer where they add cells one by
+ * one. */
+static struct waiting brick16_waiting(const struct nufft_shape *shape)
+{
+    struct waiting w = {7.3e-5 + wide_waits(shape), 0.38, 2e-5};
+    for (int d = 0; d < 3; d++) {
+        const struct range_axis axis = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
+        w.idle += axis.bins % 2 ? 8e-6 : 0;
+        w.idle += d == 0 && axis.shift == 0 ? 2e-5 : 0;
+    }
+    return w;
+}
+
 static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const double bins = brick16_bins_of(shape);
@@ -188,7 +207,7 @@ static double brick16_seconds(const struct nufft_shape *shape, size_t samples, d
     const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
     const double of_cell = cells_of(shape) < 1e6 ? 4.5e-12 : 3e-12;
     const double work = each * (double)samples + 9.5e-9 * bins + (of_cell + 3.2e-12 * passes) * cells_of(shape);
-    return with_waiting(work, {7.3e-5, 0.38, 2e-5}, together_of(shape));
+    return with_waiting(work, brick16_waiting(shape), together_of(shape));
 }
 
 static double brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
@@ -196,7 +215,7 @@ static double brick16_forward_seconds(const struct nufft_shape *shape, size_t sa
     const double each = (split ? 5.7e-11 : 4.9e-11) + (split ? 6.4e-12 : 5.3e-12) * (shape->width - 5);
     const double work = each * (double)samples + (split ? 1.13e-8 : 7e-9) * brick16_bins_of(shape) +
                         (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.9e-5, 0.45, 2.1e-5}, passes, together_of(shape));
+    return reading(work, {3.9e-5 + wide_waits(shape), 0.45, 2.1e-5}, passes, together_of(shape));
 }
 
 /* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,

@@ -1,6 +1,6 @@
 // One job: its image, why it failed or what was decided, how long each stage took, its files, where it was sent, and
 // how to run it again.
-import {useEffect, useState} from "preact/hooks";
+import {useEffect, useLayoutEffect, useState} from "preact/hooks";
 import * as api from "./api.js";
 import {Deliveries} from "./deliveries.jsx";
 import {formOf} from "./forms.js";
@@ -218,9 +218,10 @@ function Results({job, results, compared}) {
     </div>;
 }
 
-/** F flips between the images of two jobs, wherever the focus is but in a field. */
+/** F flips between the images of two jobs, wherever the focus is but in a field: from the moment on at which the page
+ * shows that there are two. */
 function useFlipKey(active) {
-    useEffect(() => {
+    useLayoutEffect(() => {
         if (!active)
             return undefined;
         const press = (event) => {

@@ -101,9 +101,19 @@ def again_from_the_page(daemon):
         job = daemon.job(second)
         same((job["name"], job["parameters"]["dcf"]), ("again.h5", "pipe"), "the new job")
         shown(page, second)
+        # Pressed at the moment at which the page shows that there are two.
+        page.evaluate("""() => new MutationObserver((_, observer) => {
+            if (!document.body.innerText.includes("the other job"))
+                return;
+            observer.disconnect();
+            document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "f", bubbles: true}));
+        }).observe(document.body, {subtree: true, childList: true, characterData: true})""")
         page.click("button:text-is('Compare with the first')")
         page.see(row(first) + ".pinned")
         page.see(".facts tr:has-text('dcf'):has-text('the other job: auto')")
+        shown(page, first)
+        page.press("f")
+        shown(page, second)
         page.press("f")
         shown(page, first)
         # A repetition of the repetition takes over its parameters, too.

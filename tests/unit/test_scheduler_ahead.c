@@ -120,6 +120,17 @@ static int arriving(struct fixture *f, struct job *job, struct spool_file *file)
     return scan;
 }
 
+/* The announced upload is complete: its row is committed, and the job runs, once. */
+static void completes(struct fixture *f, struct job *job, struct spool_file *file)
+{
+    assert_int_equal(spool_finish(file), 0);
+    assert_int_equal(store_submit(f->store, job, 100), 0);
+    scheduler_wake(f->scheduler);
+    struct job done = reach(f, job->id, JOB_SUCCEEDED);
+    job_clear(&done);
+    noted(f, "job", job->id, 1);
+}
+
 static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
 {
     struct fixture *f = *state;
@@ -131,12 +142,7 @@ static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);
         if (commits) {
-            assert_int_equal(spool_finish(&file), 0);
-            assert_int_equal(store_submit(f->store, &job, 100), 0);
-            scheduler_wake(f->scheduler);
-            struct job done = reach(f, job.id, JOB_SUCCEEDED);
-            job_clear(&done);
-            noted(f, "job", job.id, 1);
+            completes(f, &job, &file);
             noted(f, "forget", job.id, 0);
         } else {
             scheduler_retract(f->scheduler, job.id);
@@ -208,12 +214,7 @@ static void a_file_that_arrives_gives_way_to_one_that_is_there(void **state)
     assert_int_equal(spool_reopen(&file, &scan), 0);
     scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
     noted(f, "prepare", job.id, 1);
-    assert_int_equal(spool_finish(&file), 0);
-    assert_int_equal(store_submit(f->store, &job, 100), 0);
-    scheduler_wake(f->scheduler);
-    struct job done = reach(f, job.id, JOB_SUCCEEDED);
-    job_clear(&done);
-    noted(f, "job", job.id, 1);
+    completes(f, &job, &file);
     noted(f, "prepare", late.id, 1);
     scheduler_retract(f->scheduler, late.id);
     spool_abort(&slow_file);

@@ -186,6 +186,15 @@ static int asked_to_stop(void *context, const struct step_progress *now)
     return ((struct ahead *)context)->stop;
 }
 
+/* What is computed of a->now, in parts or as a whole. */
+static struct job_request request_of(const struct ahead *a, void *cache)
+{
+    struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
+    request.cache = cache;
+    request.room.most = a->now.most;
+    return request;
+}
+
 /* Of what arrives, compute what is complete; `begun`: its job has begun. */
 static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begun)
 {
@@ -197,9 +206,7 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begu
         a->checks = 0;
         return 0;
     }
-    struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
-    request.cache = cache;
-    request.room.most = a->now.most;
+    struct job_request request = request_of(a, cache);
     request.show = a->now.live >= 0 ? &show : NULL;
     int rc = a->now.run->ahead_go(a->of, dev, &request, &listener, &more, &a->over);
     a->checks = more ? 0 : a->checks;
@@ -213,7 +220,7 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     const struct job_listener reading = {a, asked_to_stop}, computing = {a, tell_or_stop};
     struct ahead_job *job = &a->job;
     struct result_files files;
-    struct job_request request = worker_request(a->options, a->now.run->kind, &a->now.values, -1, NULL);
+    struct job_request request = request_of(a, cache);
     if (!job->input && !fetcher_take_ahead(a->fetcher, a->now.id, &reading, &job->input)) {
         a->over = !a->stop;
         return 0;
@@ -222,8 +229,8 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     made_files_free(&job->made); /* of an attempt that was interrupted */
     int rc = made_files_create(&job->made, &files, request.kind, a->now.files);
     request.begun = job->begun;
-    request.cache = cache;
-    request.room = (struct job_room){.files = files.file, .count = files.count, .most = a->now.most};
+    request.room.files = files.file;
+    request.room.count = files.count;
     if (rc == 0)
         rc = a->now.run->run(&job->outcome, dev, &request, &computing, job->input);
     /* A job that has begun meanwhile has its files, and needs no copy. */

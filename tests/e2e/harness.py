@@ -76,6 +76,19 @@ def wait_until(condition, what, seconds=SLOW):
     raise AssertionError(f"waited {seconds} s in vain for {what}")
 
 
+def children_of(parent):
+    """Process ids of a process's children, zombies among them, oldest id first. They are found by their parent's id,
+    because /proc/PID/task/TID/children may leave out a living child while another one is reaped (proc(5)).
+    """
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:  # it may have ended
+                if int(file.read().rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(name))
+    return sorted(found)
+
+
 def free_port():
     """A free port of 127.0.0.1 outside the range of ports that the kernel assigns: with other programs connecting all
     the time, it would soon assign one of its range to one of them.
@@ -268,21 +281,12 @@ class Daemon:
         """
         parent = parent or self.process.pid
         found = []
-        for path in glob.glob(f"/proc/{parent}/task/*/children"):
-            try:
-                with open(path) as file:
-                    children = file.read().split()
-            except OSError:
-                continue
-            for child in children:
-                try:
-                    with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for a process that has ended
-                        words = file.read().decode(errors="replace").split("\0")
-                    if program in [os.path.basename(word)
-                                   for word in words[:2]] and template == (words[1:2] == ["template"]):
-                        found.append(int(child))
-                except OSError:
-                    pass
+        for child in children_of(parent):
+            with contextlib.suppress(OSError), open(f"/proc/{child}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")  # empty for a process that has ended
+                if program in [os.path.basename(word)
+                               for word in words[:2]] and template == (words[1:2] == ["template"]):
+                    found.append(child)
         return found
 
     def worker(self):

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 
 import scans
-from harness import BIN, REPORTS, ROOT, SLOW, same, wait_until
+from harness import BIN, REPORTS, ROOT, SLOW, children_of, same, wait_until
 
 WORKER = os.path.join(BIN, "mrirecon-worker")
 FOLDER = tempfile.TemporaryDirectory()
@@ -84,16 +84,11 @@ class Served:
 
     def decoders(self):
         """Process ids of the worker's decoders, without the template that they are forked from."""
-        found = []
-        for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
-            with contextlib.suppress(OSError), open(path) as file:  # a thread that has ended
-                found += map(int, file.read().split())
-
         def is_template(process):
             with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
                 return file.read().split(b"\0")[1:2] == [b"template"]
             return False
-        return sorted(process for process in found if not is_template(process))
+        return [process for process in children_of(self.process.pid) if not is_template(process)]
 
     def ready(self, least):
         """The worker's decoders, once at least so many are pre-started and every used one has been reaped."""

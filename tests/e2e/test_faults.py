@@ -14,7 +14,7 @@ import tempfile
 import time
 
 import scans
-from harness import Daemon, main, same, test, wait_until
+from harness import Daemon, children_of, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
@@ -267,12 +267,7 @@ def decoders_ready():
         worker = daemon.worker()
 
         def children():
-            found = []
-            for path in glob.glob(f"/proc/{worker}/task/*/children"):
-                with contextlib.suppress(OSError):
-                    with open(path) as file:
-                        found += map(int, file.read().split())
-            return sorted(set(found) - set(daemon.children("mrirecon-codec", worker, template=True)))
+            return sorted(set(children_of(worker)) - set(daemon.children("mrirecon-codec", worker, template=True)))
 
         def ready():
             """The two pre-started decoders, with no zombie beside them."""

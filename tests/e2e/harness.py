@@ -21,6 +21,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -287,6 +288,16 @@ class Daemon:
                 if program in [os.path.basename(word)
                                for word in words[:2]] and template == (words[1:2] == ["template"]):
                     found.append(child)
+        return found
+
+    def waiting(self):
+        """Requests that wait in the daemon: the sockets that it watches for nothing but the client's end."""
+        found = 0
+        for path in glob.glob(f"/proc/{self.process.pid}/fdinfo/*"):
+            with contextlib.suppress(OSError), open(path) as file:
+                events = re.findall(r"^tfd: .*events: *([0-9a-f]+)", file.read(), re.MULTILINE)
+                found += sum(int(mask, 16) & (select.EPOLLIN | select.EPOLLRDHUP) == select.EPOLLRDHUP
+                             for mask in events)
         return found
 
     def worker(self):

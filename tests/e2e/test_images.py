@@ -403,20 +403,24 @@ def conversions_take_turns():
         with Daemon(state=state, devices="cpu") as daemon:  # with its own codec, which no worker runs
             jobs = [daemon.run(scans.radial(seed=seed).bytes(folder))["id"] for seed in (1, 2)]
         with Daemon(state=state, devices="cpu", codec=codec, convert_timeout=3600) as daemon:
-            def ask(who, job, form):
+            def ask(who, job, form, waiting=None):
+                """Sends the request; with `waiting`, returns once so many requests wait, this one among them."""
                 connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
                 connection.sendall(f"GET /v1/jobs/{job}/results/image?format={form} HTTP/1.1\r\nHost: "
                                    f"localhost\r\nX-Mrirecond-Client: {who}\r\n\r\n".encode())
+                if waiting:
+                    wait_until(lambda: daemon.waiting() == waiting, f"{waiting} requests that wait")
                 return connection
 
-            stuck = [ask("a", job, "nii.gz") for job in jobs]
+            stuck = [ask("a", job, "nii.gz", waiting) for waiting, job in enumerate(jobs, 1)]
             wait_until(lambda: daemon.children("sleep"), "the conversion that takes for ever")
-            behind = ask("a", jobs[0], "npy")
+            behind = ask("a", jobs[0], "npy", 3)
             assert ask("b", jobs[0], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
             same(len(daemon.children("sleep")), 1, "conversions of one client that run")
-            second = ask("c", jobs[0], "nii.gz")  # the same file: not converted twice
+            second = ask("c", jobs[0], "nii.gz", 4)  # the same file: not converted twice
             stuck[0].close()
             stuck[1].close()
+            wait_until(lambda: daemon.waiting() == 2, "the end of the requests whose client has gone")
             assert ask("b", jobs[1], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
             same(len(daemon.children("sleep")), 1, "conversions that run while one still waits")
             assert select.select([behind], [], [], 0) == ([], [], []), "two concurrent conversions for one client"

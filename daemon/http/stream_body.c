@@ -25,7 +25,7 @@ static void announce(struct stream_body *body, const struct job *job, const stru
 
 enum { FILE_FIRST = 0x89 }; /* of HDF5; no number of a message begins with it */
 
-/* The head of what may be an HDF5 file: is it one, and as long as the body? */
+/* The head of what may be an HDF5 file: is it one, and as long as the body? HDF5's undefined length is -1, too. */
 static void head_add(struct stream_body *body, const uint8_t *data, size_t bytes)
 {
     const size_t room = sizeof body->head - body->held, count = bytes < room ? bytes : room;
@@ -33,7 +33,8 @@ static void head_add(struct stream_body *body, const uint8_t *data, size_t bytes
     body->held += count;
     if (body->held < sizeof body->head)
         return;
-    body->file = body->bytes <= FILE_BYTES_MOST && h5_length(body->head, sizeof body->head) == (uint64_t)body->bytes;
+    const uint64_t length = h5_length(body->head, sizeof body->head);
+    body->file = body->bytes >= 0 && body->bytes <= FILE_BYTES_MOST && length == (uint64_t)body->bytes;
     if (!body->file)
         stream_body_drop(body);
 }

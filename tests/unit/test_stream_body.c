@@ -265,8 +265,8 @@ static void an_hdf5_file_that_ends_too_early_is_forgotten(void **state)
     assert_int_equal(told.retracted, 1);
 }
 
-/* Of a body whose length is unknown, is not the file's, or is large; which is there at once, or of a kind that would
- * read it otherwise. */
+/* Of a body whose length is unknown (the file's may be undefined, -1), is not the file's, or is large; which is there
+ * at once, or of a kind that would read it otherwise. */
 static void other_hdf5_files_are_read_when_they_are_complete(void **state)
 {
     (void)state;
@@ -274,9 +274,10 @@ static void other_hdf5_files_are_read_when_they_are_complete(void **state)
         const char *kind;
         int64_t body, file;
         size_t piece;
-    } cases[] = {{"recon", -1, 4096, 100},    {"recon", 4096, 4095, 100},
-                 {"recon", 4096, 8192, 100},  {"recon", INT64_C(1) << 30, INT64_C(1) << 30, 100},
-                 {"recon", 4096, 4096, 4096}, {"nbody", 4096, 4096, 100}};
+    } cases[] = {{"recon", -1, 4096, 100},   {"recon", 4096, 4095, 100},
+                 {"recon", 4096, 8192, 100}, {"recon", INT64_C(1) << 30, INT64_C(1) << 30, 100},
+                 {"recon", -1, -1, 100},     {"recon", 4096, 4096, 4096},
+                 {"nbody", 4096, 4096, 100}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct job job = job_of(cases[i].kind);
         struct stream_body body;

@@ -12,32 +12,51 @@
  * 1], or 0. */
 enum { CHILDREN = 8 };
 
-static bool is_template(pid_t pid)
+/* The first bytes of a process's file, as text; false: it has ended, or the file is empty. */
+static bool process_read(pid_t pid, const char *name, char *text, size_t room)
 {
-    char path[64], words[64] = "";
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = read(fd, words, sizeof words - 1);
-    close(fd);
-    return got > 0 && strcmp(words + strlen(words) + 1, CODEC_TEMPLATE) == 0;
+    ssize_t got = fd < 0 ? -1 : read(fd, text, room - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = 0;
+    return got > 0;
 }
 
+static bool is_template(pid_t pid)
+{
+    char words[64] = "";
+    return process_read(pid, "cmdline", words, sizeof words) && strcmp(words + strlen(words) + 1, CODEC_TEMPLATE) == 0;
+}
+
+static bool is_child(pid_t pid)
+{
+    char line[256];
+    int parent = 0;
+    const char *name_end = process_read(pid, "stat", line, sizeof line) ? strrchr(line, ')') : NULL;
+    return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 && parent == getpid();
+}
+
+/* They are found by their parent's id: the kernel's list of children may leave out a living one while another is reaped
+ * (proc(5)). Ascending, as /proc is. */
 static int children(pid_t pids[CHILDREN])
 {
-    char path[64], line[256] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *file = fopen(path, "re");
-    assert_non_null(file);
+    DIR *folder = opendir("/proc");
+    const struct dirent *entry;
     int count = 0;
-    if (fgets(line, sizeof line, file))
-        for (char *word = strtok(line, " "); word && count < CHILDREN - 1; word = strtok(NULL, " ")) {
-            pid_t pid = (pid_t)atoi(word);
-            if (is_template(pid))
-                pids[CHILDREN - 1] = pid;
-            else
-                pids[count++] = pid;
-        }
-    fclose(file);
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) && count < CHILDREN - 1) {
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        if (pid <= 0 || !is_child(pid))
+            continue;
+        if (is_template(pid))
+            pids[CHILDREN - 1] = pid;
+        else
+            pids[count++] = pid;
+    }
+    closedir(folder);
     return count;
 }
 

@@ -1,13 +1,17 @@
 /* For tests: preloaded into mrirecond and its workers, writes into $SYNC_LOG, in their order, what was synced or waited
- * for and what was answered. While the file $SYNC_BROKEN is there, waiting for the disk fails. While the file
- * $SYNC_HELD is there, no sync begins. */
+ * for, what was answered, of which files something was sent, and which sockets received something and acknowledge it at
+ * once. While the file $SYNC_BROKEN is there, waiting for the disk fails. While the file $SYNC_HELD is there, no sync
+ * begins. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -120,4 +124,32 @@ ssize_t writev(int fd, const struct iovec *piece, int pieces)
     if (pieces > 0)
         note_answer(piece[0].iov_base, piece[0].iov_len);
     return real(fd, piece, pieces);
+}
+
+ssize_t sendfile(int to, int from, off_t *at, size_t bytes)
+{
+    ssize_t (*real)(int, int, off_t *, size_t) = (ssize_t(*)(int, int, off_t *, size_t))dlsym(RTLD_NEXT, "sendfile");
+    note_fd("send", from);
+    return real(to, from, at, bytes);
+}
+
+ssize_t recv(int socket, void *data, size_t bytes, int flags)
+{
+    ssize_t (*real)(int, void *, size_t, int) = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
+    ssize_t got = real(socket, data, bytes, flags);
+    int error = errno;
+    if (got > 0)
+        note_fd("received", socket);
+    errno = error;
+    return got;
+}
+
+int setsockopt(int socket, int level, int name, const void *value, socklen_t bytes)
+{
+    int (*real)(int, int, int, const void *, socklen_t) =
+        (int (*)(int, int, int, const void *, socklen_t))dlsym(RTLD_NEXT, "setsockopt");
+    int result = real(socket, level, name, value, bytes);
+    if (result == 0 && level == IPPROTO_TCP && name == TCP_QUICKACK && *(const int *)value)
+        note_fd("acknowledges", socket);
+    return result;
 }

@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 
-from harness import ROOT, Daemon, main, same, test, wait_until
+import mrd
+from harness import ROOT, Daemon, check_problem, main, same, test, wait_until
+from live import MIXED, Post, arriving, image_of, series
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import diskfaults  # noqa: E402
@@ -20,6 +22,7 @@ from diskfaults import TUS, tells  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = diskfaults.scans.radial(seed=71).bytes(FOLDER.name)
+QUERY = "kind=recon&output=complex&coils=none"
 
 
 class Failing(Daemon):
@@ -154,6 +157,55 @@ def others_wait():
         for identity in ids:
             job = daemon.finish(identity)
             same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
+
+
+# What a scan's commit waits for: its file (fsync), and its row (fdatasync).
+COMMIT = ("fsync", "fdatasync")
+
+
+def nothing_accepted(daemon):
+    """Assert that the refused scan became no job, also after a crash, and that it left no files."""
+    assert daemon.fault.failed(), "nothing has failed"
+    daemon.fault.release()
+    wait_until(lambda: daemon.get("/readyz").status == 200, "a disk that is well")
+    for _ in range(2):
+        same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
+        wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "the scan's bytes to be released")
+        daemon.kill()
+        daemon.restart()
+    same(daemon.run(BODY)["state"], "succeeded", "state of a later job")
+
+
+@test("an MRD stream whose images are sent while its commit fails ends with the reason, not as if it had succeeded")
+def stream_not_committed():
+    messages = [mrd.text(mrd.CONFIG_TEXT, QUERY), *series().messages()]
+    for call in COMMIT:
+        with Failing(mrd_listen="127.0.0.1:0") as daemon:
+            with mrd.Session(daemon) as session:
+                same(image_of(session.send(*messages[:2 + 31 + 1]))[0], 1, "the first image's place")
+                daemon.arm(call, lasts=True)
+                *images, (number, body) = session.send(*messages[2 + 31 + 1:]).messages()
+            same({kind for kind, _ in images} - {mrd.IMAGE}, set(), "other messages than images before the last")
+            assert number == mrd.TEXT and tells(body.decode()), (number, body)
+            nothing_accepted(daemon)
+
+
+@test("a posted stream whose images are sent while its commit fails: the answer has the reason, the images end")
+def post_not_committed():
+    messages = list(series().messages())
+    for call in COMMIT:
+        with Failing() as daemon:
+            with Post(daemon, QUERY, Idempotency_Key="lost", Accept=MIXED) as post:
+                post.send(*messages[:1 + 31 + 1])
+                parts = arriving(daemon, "lost")
+                same(parts.next()[0], 1, "the first image's place")
+                daemon.arm(call, lasts=True)
+                status, _, body = post.send(*messages[1 + 31 + 1:]).end()
+                assert status in (500, 507) and tells(json.loads(body)["detail"]), (status, body)
+            _, problem = parts.all()
+            assert "there is no job of it" in check_problem(problem, "truncated-file")["detail"], problem
+            parts.close()
+            nothing_accepted(daemon)
 
 
 @test("a complete upload whose job the store refused becomes a job later, by itself")

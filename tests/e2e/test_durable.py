@@ -4,24 +4,28 @@ library (sync_log.c).
 """
 import concurrent.futures
 import os
+import select
 import subprocess
 import tempfile
 
+import mrd
 import scans
 from harness import ROOT, Daemon, main, same, skip, test, wait_until
+from live import image_of, series
 
 FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # workers may write there
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
 SHIM, LOG, HELD, BROKEN = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "held", "broken"))
 
 
-def daemon():
+def daemon(**options):
     if "san" in os.environ.get("MRIRECON_BIN", ""):
         skip("a sanitizer's runtime wants to be the first library")
     if not os.path.exists(SHIM):
         subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM,
                         os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
-    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_HELD": HELD, "SYNC_BROKEN": BROKEN})
+    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_HELD": HELD, "SYNC_BROKEN": BROKEN},
+                  **options)
 
 
 def lines(state):
@@ -139,6 +143,45 @@ def read_ahead():
             report = server.finish(identity)["report"]
             # The reading may end after the job has begun.
             assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report
+
+
+@test("an MRD stream: its images are sent while its job is committed, its end after job and results are on the disk")
+def streamed():
+    messages = [mrd.text(mrd.CONFIG_TEXT, "kind=recon&output=complex&coils=none"), *series().messages()]
+    with daemon(mrd_listen="127.0.0.1:0") as server, mrd.Session(server) as session:
+        lines(server.state)
+        with open(HELD, "w"):
+            session.send(*messages)
+        try:
+            same([image_of(session)[0] for _ in range(3)], [1, 2, 3], "images while nothing can be synced")
+            same(server.get("/v1/jobs").json()["jobs"], [], "jobs meanwhile")
+            same(select.select([session.socket], [], [], 0)[0], [], "an end of the session meanwhile")
+        finally:
+            os.unlink(HELD)
+        same(session.messages(), [], "what follows the images")
+        log = lines(server.state)
+        job, = server.get("/v1/jobs").json()["jobs"]
+        same(job["state"], "succeeded", "state at the session's end")
+        sends = [place for place, line in enumerate(log) if line.startswith(f"send results/{job['id']}/")]
+        same(len(sends), 1, "times that something of the result's file, which has the end, is sent")
+        in_order(log[:sends[0]],
+                 [f"sync spool/{job['id']}.part", f"rename {job['id']}", "sync spool", "sync jobs.db-wal",
+                  f"rename {job['id']}", f"sync results/{job['id']}", "sync results", "sync jobs.db-wal"])
+
+
+@test("what an MRD stream sends is acknowledged at once, so that a client that gathers small pieces sends its end")
+def acknowledged():
+    messages = [mrd.text(mrd.CONFIG_TEXT, "kind=recon&output=complex&coils=none"), *series().messages()]
+    with daemon(mrd_listen="127.0.0.1:0") as server, mrd.Session(server) as session:
+        lines(server.state)
+        for begin, end in ((0, 34), (34, 65), (65, len(messages))):  # so that there are three receipts at least
+            image_of(session.send(*messages[begin:end]))
+        same(session.messages(), [], "what follows the images")
+        log = lines(server.state)
+    sockets = {line.split()[1] for line in log if line.startswith("acknowledges ")}
+    same(len(sockets), 1, "sockets that acknowledge at once")
+    own = [line.split()[0] for line in log if line.split()[-1] in sockets]
+    assert len(own) >= 6 and own == ["received", "acknowledges"] * (len(own) // 2), own
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 
 enum { PANEL = 16, GROUPS = 4 };
 enum { PANELS = 8 /* that a thread takes at a time where only some are transformed, which lie together */ };
+enum { ROWS = 4 /* likewise */ };
 enum { PLANES_LEAST = 4 /* of each thread, so that none waits for long at the end */ };
 
 static const int group_lanes[GROUPS] = {1, 4, 8, 16};
@@ -329,6 +330,77 @@ int grid_cpu_rest(struct grid_cpu *p, int lanes, struct c32 *image, float *squar
     if (p->shape->dim == 3)
         pass_run(p, 1, lanes, false);
     finish_rows(p, lanes, image, squares);
+    return asker_rc(p->asker);
+}
+
+/* ---- 2-D, the x pass first ---- */
+
+/* The x pass of a row, which then holds the image's columns, the first at 0. */
+static void row_crop(const struct grid_cpu *p, int lanes, int y)
+{
+    const struct nufft_shape *s = p->shape;
+    const size_t each = (size_t)lanes, row = (size_t)s->grid[0] * each;
+    const size_t low = (size_t)(s->n[0] / 2) * each, high = (size_t)s->n[0] * each - low;
+    struct c32 *line = p->values + (size_t)y * row, *spare = panel_of(p);
+    if (asker_stopped(p->asker, row * COST_VALUE))
+        return;
+    const struct c32 *values = row_run(p, false, lanes, line);
+    if (values == line)
+        values = memcpy(spare, line, row * sizeof *line);
+    memcpy(line, values + row - low, low * sizeof *line);
+    memcpy(line + low, values, high * sizeof *line);
+}
+
+int grid_cpu_rows(struct grid_cpu *p, int lanes, const int *mark, int number)
+{
+#pragma omp parallel for schedule(static, ROWS) num_threads(p->threads)
+    for (int y = 0; y < p->shape->grid[1]; y++)
+        if (mark[y] == number)
+            row_crop(p, lanes, y);
+    return asker_rc(p->asker);
+}
+
+/* Deapodise a transformed panel [y][PANEL], of the image's columns from x on, into image or squares. */
+static void panel_finish(const struct grid_cpu *p, int lanes, int x, const struct c32 *panel, struct c32 *image,
+                         float *squares)
+{
+    const struct nufft_shape *s = p->shape;
+    const size_t pixels = (size_t)s->n[0] * (size_t)s->n[1];
+    const int end = x + PANEL / lanes < s->n[0] ? x + PANEL / lanes : s->n[0];
+    for (int y = 0; y < s->n[1]; y++) {
+        const struct c32 *v = panel + grid_row(y, s->n[1], s->grid[1]) * PANEL;
+        const float *fx = row_factors(s, 0, y), f = row_factor(s, 0, y);
+        for (int i = x; i < end; i++, v += lanes) {
+            const size_t out = (size_t)y * (size_t)s->n[0] + (size_t)i;
+            const float w = fx[i] * f;
+            float sum = 0;
+            for (int l = 0; l < lanes && image; l++)
+                image[(size_t)l * pixels + out] = (struct c32){v[l].re * w, v[l].im * w};
+            for (int l = 0; l < lanes && !image; l++)
+                sum += v[l].re * v[l].re + v[l].im * v[l].im;
+            if (!image)
+                squares[out] += sum * w * w;
+        }
+    }
+}
+
+int grid_cpu_rest_columns(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+    const int length = p->shape->grid[1], each = PANEL / lanes, panels = (p->shape->n[0] + each - 1) / each;
+    const size_t row = (size_t)p->shape->grid[0] * (size_t)lanes;
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int panel = 0; panel < panels; panel++) {
+        const size_t first = (size_t)panel * PANEL, columns = row - first < PANEL ? row - first : PANEL;
+        struct c32 *a = panel_of(p), *b = a + p->panel_count;
+        if (asker_stopped(p->asker, (size_t)length * PANEL * COST_VALUE))
+            continue;
+        for (int y = 0; y < length && columns < PANEL; y++)
+            memcpy(b + (size_t)y * PANEL, p->values + (size_t)y * row + first, columns * sizeof *b);
+        const bool full = columns == PANEL;
+        const struct c32 *in = full ? p->values + first : b;
+        const struct c32 *out = fft_columns_run(p->column[0][1], in, full ? row : PANEL, a, b);
+        panel_finish(p, lanes, panel * each, out, image, squares);
+    }
     return asker_rc(p->asker);
 }
 

@@ -40,6 +40,11 @@ int grid_cpu_to_image(struct grid_cpu *grid, int lanes, struct c32 *image, float
 int grid_cpu_columns(struct grid_cpu *grid, int lanes, const int *mark, int number);
 int grid_cpu_rest(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
 
+/* The same of a 2-D grid along the other axis first: the x pass of rows whose mark is `number`, mark[grid[1]], then the
+ * y pass. The bits differ from those of grid_cpu_to_image() by rounding. */
+int grid_cpu_rows(struct grid_cpu *grid, int lanes, const int *mark, int number);
+int grid_cpu_rest_columns(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
+
 /* Exponent -: its transpose. */
 int grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);
 

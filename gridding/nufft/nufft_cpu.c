@@ -235,7 +235,8 @@ struct cpu_parts {
     struct cpu_plan *plan;
     int batch, count;
     struct cpu_part *part; /* [count] */
-    int *mark;             /* of each column of the grid along the last axis: the last part that reaches it; or -1 */
+    bool rows;             /* 2-D: the first pass goes along x, not along y */
+    int *mark;             /* of each line of the first pass: the last part that reaches it; or -1 */
     struct c32 *grid;      /* of group after group of transforms, each at a multiple of 64 bytes */
     size_t values;         /* in all */
 };
@@ -287,19 +288,48 @@ static int parts_fill(struct cpu_parts *parts, const size_t *first, const float 
     return rc;
 }
 
-static int columns_mark(struct cpu_parts *parts)
+static size_t lines_count(const struct nufft_shape *s, bool rows)
+{
+    return rows ? (size_t)s->grid[1] : (size_t)s->grid[0] * (s->dim == 3 ? (size_t)s->grid[1] : 1);
+}
+
+/* Mark the lines of a first pass along x (`rows`) or the last axis. *last: how many the last part reaches. */
+static int lines_mark(const struct cpu_parts *parts, bool rows, int **out, size_t *last)
+{
+    const size_t count = lines_count(parts->plan->shape, rows);
+    int *mark = malloc(count * sizeof *mark), rc = 0;
+    if (!mark)
+        return err_no_memory("%zu lines of a grid", count);
+    for (size_t i = 0; i < count; i++)
+        mark[i] = -1;
+    for (int i = parts->count - 1; i >= 0 && rc == 0; i--)
+        rc = (rows ? range_rows_mark : range_columns_mark)(parts->part[i].bins, i, mark);
+    *last = 0;
+    for (size_t i = 0; i < count; i++)
+        *last += mark[i] == parts->count - 1;
+    if (rc == 0)
+        *out = mark;
+    else
+        free(mark);
+    return rc;
+}
+
+/* In 2-D the first pass goes along the axis of which less is left for the last part: the last spokes of a scan in the
+ * order of their angles, or the last Cartesian lines, reach few rows, and nearly all columns. */
+static int passes_choose(struct cpu_parts *parts)
 {
     const struct nufft_shape *s = parts->plan->shape;
-    const size_t columns = (size_t)s->grid[0] * (s->dim == 3 ? (size_t)s->grid[1] : 1);
-    parts->mark = malloc(columns * sizeof *parts->mark);
-    if (!parts->mark)
-        return err_no_memory("%zu columns of a grid", columns);
-    for (size_t i = 0; i < columns; i++)
-        parts->mark[i] = -1;
-    int rc = 0;
-    for (int i = parts->count - 1; i >= 0 && rc == 0; i--)
-        rc = range_columns_mark(parts->part[i].bins, i, parts->mark);
-    return rc;
+    size_t columns_last, rows_last;
+    int *rows = NULL, rc = lines_mark(parts, false, &parts->mark, &columns_last);
+    if (rc || s->dim == 3)
+        return rc;
+    rc = lines_mark(parts, true, &rows, &rows_last);
+    if (rc)
+        return rc;
+    parts->rows = parts->count > 1 && rows_last * (size_t)s->grid[0] < columns_last * (size_t)s->grid[1];
+    free(parts->rows ? parts->mark : rows);
+    parts->mark = parts->rows ? rows : parts->mark;
+    return 0;
 }
 
 static int parts_create(void **out, void *state, int batch, int count, const size_t *first, const float *k,
@@ -313,7 +343,7 @@ static int parts_create(void **out, void *state, int batch, int count, const siz
     parts->count = count;
     int rc = parts_fill(parts, first, k, weights);
     if (!rc)
-        rc = columns_mark(parts);
+        rc = passes_choose(parts);
     if (!rc)
         *out = parts;
     else
@@ -325,8 +355,7 @@ static size_t parts_bytes(const void *of)
 {
     const struct cpu_parts *parts = of;
     const struct nufft_shape *s = parts->plan->shape;
-    size_t bytes = parts->values * sizeof *parts->grid +
-                   (size_t)s->grid[0] * (s->dim == 3 ? (size_t)s->grid[1] : 1) * sizeof *parts->mark;
+    size_t bytes = parts->values * sizeof *parts->grid + lines_count(s, parts->rows) * sizeof *parts->mark;
     for (int i = 0; i < parts->count; i++) {
         const struct range_bins *bins = parts->part[i].bins;
         bytes += range_cpu_bytes(parts->part[i].sums) + bins->count * (sizeof *bins->point + sizeof(float)) +
@@ -345,7 +374,7 @@ static int parts_begin(void *of)
     return 0;
 }
 
-/* What no later part reaches is transformed at once along the last axis, so that less is left at the end. */
+/* The lines that no later part reaches are transformed at once, so that less is left at the end. */
 static int parts_add(void *of, int number, const struct c32 *data)
 {
     struct cpu_parts *parts = of;
@@ -360,7 +389,7 @@ static int parts_add(void *of, int number, const struct c32 *data)
                                    parts->grid + at);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
         if (rc == 0)
-            rc = grid_cpu_columns(p->grid, lanes, parts->mark, number);
+            rc = (parts->rows ? grid_cpu_rows : grid_cpu_columns)(p->grid, lanes, parts->mark, number);
         grid_cpu_exchange(p->grid, own);
         at = grid_after(p, at, lanes);
     }
@@ -378,7 +407,8 @@ static int parts_finish(void *of, struct c32 *image, float *squares)
     for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, parts->batch - done);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
-        rc = grid_cpu_rest(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
+        struct c32 *own_image = image ? image + (size_t)done * pixels : NULL;
+        rc = (parts->rows ? grid_cpu_rest_columns : grid_cpu_rest)(p->grid, lanes, own_image, squares);
         grid_cpu_exchange(p->grid, own);
         at = grid_after(p, at, lanes);
     }

@@ -1,9 +1,9 @@
 /* nufft_parts.h: an adjoint whose samples arrive in parts, during a measurement.
  *
  * The adjoint is linear in its samples: each part is gridded when it arrives, and little more than the FFT remains at
- * the end. The CPU sums each part into grids of all transforms, and transforms the lines along the last axis that no
- * later part reaches. A GPU, whose gridding takes less time than the upload, keeps the samples and transforms them at
- * the end.
+ * the end. The CPU sums each part into grids of all transforms, and transforms the lines along one axis that no later
+ * part reaches; in 2-D, along the axis of which this leaves less to the last part. A GPU, whose gridding takes less
+ * time than the upload, keeps the samples and transforms them at the end.
  *
  * The same bits for the same division, whatever the timing, because parts are added in order. On the CPU another
  * division has other roundings; on a GPU, and on the CPU with one part, the bits are those of nufft_adjoint(). Memory,

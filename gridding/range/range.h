@@ -94,6 +94,8 @@ void range_rows_free(struct range_rows *rows);
 /* The columns along the last axis that the kernels of binned points reach, mark[grid[1]][grid[0]], in 2-D
  * mark[grid[0]]: those below 0 become `number`. Fails with ERR_NO_MEMORY. */
 int range_columns_mark(const struct range_bins *bins, int number, int *mark);
+/* The same of the rows of a 2-D grid, mark[grid[1]]. */
+int range_rows_mark(const struct range_bins *bins, int number, int *mark);
 
 /* As range_cpu_scatter(), into packed[rows->cells][lanes]: the sums of the cells of rows->row, row after row. */
 int range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,

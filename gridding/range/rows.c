@@ -117,3 +117,24 @@ int range_columns_mark(const struct range_bins *b, int number, int *mark)
     free(first);
     return 0;
 }
+
+int range_rows_mark(const struct range_bins *b, int number, int *mark)
+{
+    const size_t rows = (size_t)b->grid[1];
+    uint8_t *first = calloc(rows, 1); /* rows of points' first cells */
+    if (!first)
+        return err_no_memory("%zu rows of a grid", rows);
+    for (size_t bin = 0; bin < b->bins; bin++) {
+        const int y = (int)(bin / (size_t)b->tiles[0]);
+        const size_t y0 = (size_t)range_tile_start(y, b->tiles[1], b->grid[1]);
+        for (size_t i = b->offset[bin]; i < b->offset[bin + 1]; i++)
+            first[y0 + b->point[i].cell[1]] = 1;
+    }
+    for (size_t at = 0; at < rows; at++)
+        for (size_t r = 0; r < (size_t)b->width && first[at]; r++) {
+            int *one = &mark[(at + r) % rows];
+            *one = *one < 0 ? number : *one;
+        }
+    free(first);
+    return 0;
+}

@@ -1,5 +1,6 @@
 /* Adjoints in parts (gridding/nufft/nufft_parts.h): compared with direct sums in double precision and with the whole
- * adjoint; the transpose of the forward transform; the same bits; and bad input. */
+ * adjoint; the transpose of the forward transform; the same bits; what is left for the last part; and bad input. */
+#include "gridding/base/ask.h"
 #include "gridding/nufft/nufft_parts.h"
 #include "tests/unit/nufft_fixture.h"
 
@@ -15,20 +16,27 @@ struct divided {
     int count;
 };
 
+/* In the order of x, columns of the grid are complete long before the last part; in the order of y, rows are. */
+enum order { MIXED, BY_X, BY_Y };
+
 static int by_x(const void *a, const void *b)
 {
     const float *p = a, *q = b;
     return (*p > *q) - (*p < *q);
 }
 
-/* `ordered`: by x, so that columns of the grid are complete long before the last part. */
-static void divided_make(struct divided *d, const struct problem *p, int count, bool weighted, bool ordered)
+static int by_y(const void *a, const void *b)
+{
+    return by_x((const float *)a + 1, (const float *)b + 1);
+}
+
+static void divided_make(struct divided *d, const struct problem *p, int count, bool weighted, enum order order)
 {
     *d = (struct divided){.problem = p, .count = count};
     assert_int_equal(dev_create(&d->dev, DEV_CPU, 0, p->threads), 0);
     d->k = make_k(p->dim, p->samples, p->spread);
-    if (ordered)
-        qsort(d->k, p->samples, (size_t)p->dim * sizeof *d->k, by_x);
+    if (order != MIXED)
+        qsort(d->k, p->samples, (size_t)p->dim * sizeof *d->k, order == BY_X ? by_x : by_y);
     d->w = weighted ? make_weights(p->samples) : NULL;
     d->data = make_values((size_t)p->batch * p->samples, 3);
     d->plan = make_plan(d->dev, p, d->k);
@@ -71,11 +79,11 @@ static struct c32 *image_of(struct divided *d)
     return image;
 }
 
-static void check(const struct problem *p, int count, bool weighted, bool ordered)
+static void check(const struct problem *p, int count, bool weighted, enum order order)
 {
     struct divided d;
     struct nufft_info info;
-    divided_make(&d, p, count, weighted, ordered);
+    divided_make(&d, p, count, weighted, order);
     nufft_describe(d.plan, &info);
     const size_t pixels = pixels_of(p), batch = (size_t)p->batch;
     struct c32 *image = image_of(&d), *again = image_of(&d), *x = make_values(batch * pixels, 5),
@@ -113,24 +121,26 @@ static void every_division(void **unused)
         for (int count = 1; count <= 6; count += count < 2 ? 1 : 4) {
             const struct problem flat = {2, {20, 24, 1}, batches[i], 700, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
             const struct problem deep = {3, {12, 10, 14}, batches[i], 500, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
-            check(&flat, count, true, i % 2 == 0);
-            check(&deep, count, i % 2 == 0, i % 2 == 1);
+            check(&flat, count, true, i % 2 == 0 ? BY_X : MIXED);
+            check(&flat, count, true, BY_Y);
+            check(&deep, count, i % 2 == 0, i % 2 == 1 ? BY_X : MIXED);
         }
     const struct problem radial = {2, {16, 18, 1}, 2, 400, UNIFORM, NUFFT_RADIAL, 1e-3, 0, 0, 2};
     const struct problem crowded = {2, {16, 18, 1}, 2, 4000, ONE_PLACE, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
-    check(&radial, 3, true, false);
-    check(&crowded, 4, true, false);
+    check(&radial, 3, true, MIXED);
+    check(&radial, 3, true, BY_Y);
+    check(&crowded, 4, true, MIXED);
 }
 
 /* Squares are added to the output; bits are the same for any number of threads, and after a start that was
  * abandoned. */
-static void squares_and_threads_of(const struct problem *one, int threads)
+static void squares_and_threads_of(const struct problem *one, int threads, enum order order)
 {
     struct problem many = *one;
     struct divided a, b;
     many.threads = threads;
-    divided_make(&a, one, 5, true, one->dim == 3);
-    divided_make(&b, &many, 5, true, one->dim == 3);
+    divided_make(&a, one, 5, true, order);
+    divided_make(&b, &many, 5, true, order);
     const size_t pixels = pixels_of(one);
     float *squares = calloc(pixels, sizeof *squares), *other = calloc(pixels, sizeof *other);
     squares[0] = other[0] = 5;
@@ -165,9 +175,45 @@ static void squares_and_threads(void **unused)
     (void)unused;
     const struct problem flat = {2, {30, 26, 1}, 5, 6000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
     const struct problem deep = {3, {12, 10, 14}, 5, 3000, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
-    squares_and_threads_of(&flat, 3);
-    squares_and_threads_of(&deep, 3);
-    squares_and_threads_of(&deep, 4); /* too few planes for each thread to have some */
+    squares_and_threads_of(&flat, 3, MIXED);
+    squares_and_threads_of(&flat, 3, BY_Y);
+    squares_and_threads_of(&deep, 3, BY_X);
+    squares_and_threads_of(&deep, 4, BY_X); /* too few planes for each thread to have some */
+}
+
+static int count_one(void *context)
+{
+    ++*(int *)context;
+    return 0;
+}
+
+/* How often the device's owner is asked, about once per estimated millisecond, in the last part and the end. */
+static int asked_at_last(enum order order)
+{
+    const struct problem p = {2, {256, 256, 1}, 64, 4000, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    struct divided d;
+    int asked = 0;
+    divided_make(&d, &p, 6, true, order);
+    struct c32 *image = make_values((size_t)p.batch * pixels_of(&p), 1);
+    assert_int_equal(nufft_parts_begin(d.parts), 0);
+    add_until(&d, 5);
+    dev_ask_set(d.dev, &(struct dev_ask){&asked, count_one});
+    add_until(&d, 6);
+    assert_int_equal(nufft_parts_image(d.parts, image), 0);
+    free(image);
+    divided_free(&d);
+    return asked;
+}
+
+/* One of the two passes of a 2-D FFT is mostly done before the last part, along whichever axis it can be. In order, the
+ * last 125 samples lie in a strip at an edge and reach few lines of that axis: little but the other pass is left, which
+ * is less than half of both, because it has only the image's columns or rows. */
+static void first_pass_ahead(void **unused)
+{
+    (void)unused;
+    const int mixed = asked_at_last(MIXED), columns = asked_at_last(BY_X), rows = asked_at_last(BY_Y);
+    if (!(columns < 3 * mixed / 4 && rows < 3 * mixed / 4))
+        fail_msg("asked %d times; in the order of x %d, of y %d", mixed, columns, rows);
 }
 
 static void bad_input(void **unused)
@@ -177,7 +223,7 @@ static void bad_input(void **unused)
     struct divided d;
     struct nufft_parts *none = NULL;
     struct c32 image[2 * 144];
-    divided_make(&d, &p, 2, false, false);
+    divided_make(&d, &p, 2, false, MIXED);
     static const struct {
         int batch, count;
         size_t first[4];
@@ -205,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_division),
         cmocka_unit_test(squares_and_threads),
+        cmocka_unit_test(first_pass_ahead),
         cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@
 
 /* ---- decode ---- */
 
+enum { DESCRIPTORS_MOST = 2 }; /* of one message */
+
 struct codec_upload {
     struct codec_request request;
     int file, memory;
@@ -51,25 +53,37 @@ static bool request_is_known(const struct codec_request *request, ssize_t got)
     return got == sizeof *request;
 }
 
+/* Receive a message of at most `room` bytes, *got of them. False: it does not come with exactly `count` descriptors.
+ * The process ends if the socket was closed. */
+static bool message_receive(void *to, size_t room, ssize_t *got, int *fds, size_t count)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(DESCRIPTORS_MOST * sizeof *fds)];
+    } control;
+    struct iovec part = {.iov_base = to, .iov_len = room};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = CMSG_SPACE(count * sizeof *fds)};
+    *got = recvmsg(CODEC_FD, &packet, 0);
+    if (*got == 0)
+        _exit(0);
+    struct cmsghdr *head = *got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(count * sizeof *fds))
+        return false;
+    memcpy(fds, CMSG_DATA(head), count * sizeof *fds);
+    return true;
+}
+
 /* Wait for the upload. The process ends if the socket is closed, or if the message is not a request. */
 static void upload_receive(struct codec_upload *upload)
 {
-    int fds[2];
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof fds)];
-    } control;
-    struct iovec part = {.iov_base = &upload->request, .iov_len = sizeof upload->request};
-    struct msghdr packet = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    ssize_t got = recvmsg(CODEC_FD, &packet, 0);
-    if (got == 0)
-        _exit(0);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
-    if (!request_is_known(&upload->request, got) || !head || head->cmsg_type != SCM_RIGHTS ||
-        head->cmsg_len != CMSG_LEN(sizeof fds))
+    int fds[DESCRIPTORS_MOST] = {-1, -1};
+    ssize_t got;
+    const bool with_fds = message_receive(&upload->request, sizeof upload->request, &got, fds, DESCRIPTORS_MOST);
+    if (!request_is_known(&upload->request, got) || !with_fds)
         _exit(2);
-    memcpy(fds, CMSG_DATA(head), sizeof fds);
     upload->file = fds[0];
     upload->memory = fds[1];
     const struct sandbox_limits limits = {
@@ -146,23 +160,12 @@ static _Noreturn void decode(void)
  */
 static int fork_receive(void)
 {
-    int fd;
+    int fd = -1;
+    ssize_t got;
     struct codec_head request;
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof fd)];
-    } control;
-    struct iovec part = {.iov_base = &request, .iov_len = sizeof request};
-    struct msghdr packet = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    ssize_t got = recvmsg(CODEC_FD, &packet, 0);
-    if (got == 0)
-        _exit(0);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
-    if (got != sizeof request || request.magic != CODEC_FORK_MAGIC || request.version != CODEC_VERSION || !head ||
-        head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fd))
+    if (!message_receive(&request, sizeof request, &got, &fd, 1) || got != sizeof request ||
+        request.magic != CODEC_FORK_MAGIC || request.version != CODEC_VERSION)
         _exit(2);
-    memcpy(&fd, CMSG_DATA(head), sizeof fd);
     return fd;
 }
 

@@ -292,7 +292,8 @@ def leave(daemon, prefer, body=BODY, query="kind=recon"):
         new = wait_until(lambda: {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]} - before, "the job").pop()
         if query != "kind=recon":
             wait_until(lambda: daemon.job(new)["state"] == "running", "the job to run")
-        time.sleep(0.2)
+        wait_until(lambda: daemon.waiting() == 1, "the request to wait")
+    wait_until(lambda: daemon.waiting() == 0, "the client's end to be noticed")
     return new
 
 

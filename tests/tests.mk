@@ -1,12 +1,13 @@
 # What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
-UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+# The slowest programs first, here and below, so that none of them runs alone at the end.
+UNIT     := $(addprefix $(BUILD)/tests/test_,recon_parts cutcp_split ask mutants series)
+UNIT     += $(filter-out $(UNIT),$(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c)))
 # Linked with the GPU's code itself.
 GPU_LINKED := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.cu))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(GPU_LINKED)
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
-# The slowest programs first, so that none of them runs alone at the end.
-E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut resources batch uploads \
-	device clock page limits operator stop)
+E2E      := $(patsubst %,tests/e2e/test_%.py,page page_again page_forms worker faults nbody uploads state simulate \
+	client queue device stop diskfaults powercut batch clock limits operator)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Sanitizers would find nothing in these that they do not find in the others: the documents' commands are also those
 # of the tests of client and daemon, and browsers send what those of login, feed and views send. The library that

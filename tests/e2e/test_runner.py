@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """tests/run itself: everything that must fail does fail."""
 # time limit: 300 s
+import importlib.machinery
+import importlib.util
 import os
 import subprocess
 import tempfile
@@ -52,6 +54,22 @@ def bad():
                           timeout=120)
     same((done.returncode, done.stdout.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"),
          "end for a program that is not there")
+
+
+def runner():
+    """tests/run as a module."""
+    loader = importlib.machinery.SourceFileLoader("runner", os.path.join(ROOT, "tests", "run"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+@test("of three programs at a time one is a binary while there are scripts, and each program is run once")
+def turns():
+    script, binary = os.path.join(ROOT, "tests", "run"), "/bin/true"
+    queue = runner().Queue([(script, 1), (script, 2), (binary, 1), (script, 3), (binary, 2), (binary, 3)])
+    same([queue.take(lane) for lane in (0, 1, 2, 3, 4, 5, 0, 1)],
+         [(script, 1), (script, 2), (binary, 1), (script, 3), (binary, 2), (binary, 3), None, None], "programs taken")
 
 
 @test("naming no program is a failure: an empty list must not pass")

@@ -8,6 +8,10 @@ enum { LONGEST = 65535 /* matrix_size, channels, image_index are uint16 */ };
 
 const char image_attributes[] = "<?xml version=\"1.0\"?>\n<ismrmrdMeta><meta><name>ImageProcessingHistory</name>"
                                 "<value>mrirecond " MRIRECON_VERSION "</value></meta></ismrmrdMeta>\n";
+/* A message's number, its header, the length of the attributes, and these. */
+_Static_assert(sizeof(uint16_t) + sizeof(ISMRMRD_ImageHeader) + sizeof(uint64_t) + sizeof image_attributes - 1 <=
+                   IMAGE_BEGINNING,
+               "image_message_piece() puts them into memory of this size");
 
 /* Members of an image's header that are also in struct image_info, under the second name. */
 #define SHARED_MEMBERS(X)                     \

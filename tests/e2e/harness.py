@@ -496,7 +496,7 @@ def main(start=None):
     shared = any(inspect.signature(function).parameters for _, function in chosen)
     print(f"1..{len(chosen) + shared}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
-    daemon, failures, number = None, 0, 0
+    daemon, lacking, failures, number = None, None, 0, 0
 
     def attempt(name, function, *arguments):
         nonlocal failures, number
@@ -511,13 +511,22 @@ def main(start=None):
             explain(error)
             print(f"not ok {number} - {name}", flush=True)
 
+    def with_daemon(function):
+        """Call a test of the shared daemon; where that cannot be started for want of something, skip the test."""
+        if lacking:
+            raise lacking
+        function(daemon)
+
     try:
         if shared:
-            daemon = start()
+            try:
+                daemon = start()
+            except Skip as reason:
+                lacking = reason
         for name, function in chosen:
-            attempt(name, function, *([daemon] if inspect.signature(function).parameters else []))
+            attempt(name, *((with_daemon, function) if inspect.signature(function).parameters else (function,)))
         if shared:
-            attempt("the daemon stops cleanly and logged no error", daemon.stop)
+            attempt("the daemon stops cleanly and logged no error", with_daemon, lambda of: of.stop())
     finally:
         if daemon is not None:
             daemon.kill()

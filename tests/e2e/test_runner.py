@@ -72,6 +72,15 @@ def turns():
          [(script, 1), (script, 2), (binary, 1), (script, 3), (binary, 2), (binary, 3), None, None], "programs taken")
 
 
+@test("tests of a daemon that lacks something are skipped with the reason; the others run")
+def lacking():
+    program = ("from harness import main, skip, test; test(\"one\")(lambda daemon: None); test(\"two\")(lambda: None); "
+               "main(lambda: skip(\"no such library\"))")
+    last, text, status = run(f"cd {ROOT}/tests/e2e; exec python3 -c '{program}'")
+    same((last, status), ("1 passed, 0 failed, 2 skipped", 0), "end")
+    assert "SKIPPED one: no such library" in text, text
+
+
 @test("naming no program is a failure: an empty list must not pass")
 def nothing():
     same(subprocess.run([os.path.join(ROOT, "tests", "run")], capture_output=True, timeout=120).returncode, 1,

@@ -1,7 +1,5 @@
 #!/usr/bin/python3
-"""The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health, metrics, and refused
-requests.
-"""
+"""The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health and metrics."""
 import json
 import re
 import socket
@@ -334,6 +332,14 @@ def listing(daemon):
         answer.problem(400, answer.json()["code"])
 
 
+@test("a page of jobs has each job's document without the report")
+def pages_without_reports(daemon):
+    job = daemon.job(daemon.run(scans.radial(seed=8).bytes(daemon.state))["id"])
+    listed = next(one for one in daemon.get("/v1/jobs?limit=5").json()["jobs"] if one["id"] == job["id"])
+    assert job["report"]["device"], job
+    same(listed, {**job, "report": {}}, "the job of the page")
+
+
 # ---- information about the service
 
 @test("kinds: each parameter with its type, default, range and help")
@@ -469,59 +475,6 @@ def metrics(daemon):
                  "process_start_time_seconds"):
         assert any(key.split("{")[0] == name for key in after), f"{name} is missing"
     assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label contains a job's id"
-
-
-# ---- refused requests
-
-@test("unknown paths and methods are problem documents")
-def wrong_paths(daemon):
-    for path in ("/nothing", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/none", "/v1/jobs/none/results/image",
-                 "/v1/jobs/none/nothing"):
-        daemon.get(path).problem(404, "not-found")
-    for path in ("/v1/jobs/../kinds", "/v1/jobs/%00", "/v1/jobs/%zz", "/v1//jobs", "/v1/jobs/%ff%fe"):
-        answer = daemon.get(path)
-        assert answer.status in (400, 404), answer.status
-        answer.problem(answer.status, "bad-request" if answer.status == 400 else "not-found")
-    assert daemon.get("/v1/jobs/" + "a" * 3000).status in (400, 404, 414)
-    for method, path in (("PUT", "/v1/jobs"), ("POST", "/livez"), ("POST", "/v1/kinds"), ("PATCH", "/v1/jobs/x")):
-        answer = daemon.request(method, path, b"" if method in ("PUT", "POST", "PATCH") else None)
-        answer.problem(405, "method-not-allowed")
-        assert "GET" in answer.headers["allow"], answer.headers
-
-
-@test("unknown kinds and parameters, and values out of range, are refused before the body is read")
-def wrong_parameters(daemon):
-    before = set(daemon.files())
-    for query, code in (("kind=nothing", "unknown-kind"), ("kind=recon&dfc=given", "unknown-parameter"),
-                        ("kind=recon&dcf=wrong", "bad-parameter"), ("kind=recon&tolerance=0", "bad-parameter"),
-                        ("kind=recon&tolerance=nan", "bad-parameter"), ("kind=recon&tolerance=1e-3x", "bad-parameter"),
-                        ("kind=recon&dcf_iterations=1.5", "bad-parameter"),
-                        ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
-                        ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter"),
-                        ("kind=recon&bin_depth=0", "bad-parameter"), ("kind=recon&bin_depth=some", "bad-parameter"),
-                        ("kind=recon&overflow=gpu", "bad-parameter"), ("kind=recon&oversampling=0.5", "bad-parameter"),
-                        ("kind=recon&width=1", "bad-parameter"), ("kind=recon&encoding=-2", "bad-parameter"),
-                        ("kind=recon&output=complex", "bad-parameter"),
-                        ("kind=recon&output=complex&coils=rss", "bad-parameter"),
-                        ("kind=recon&width=2", "bad-parameter"),
-                        ("kind=recon&kernel=radial&oversampling=1.25", "bad-parameter")):
-        problem = daemon.submit(BODY, query).problem(400, code)
-    assert "dcf" in daemon.submit(BODY, "kind=recon&dfc=given").json()["detail"], "the nearest name is not offered"
-    problem = daemon.submit(BODY, "kind=recon&dcf=given&dcf=none")
-    problem.problem(400, problem.json()["code"])
-    problem = daemon.submit(BODY, "dcf=given")  # no kind
-    if problem.status != 202:
-        problem.problem(400, problem.json()["code"])
-    same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name
-          and "spool" not in name}, set(), "files left")
-
-
-@test("a page of jobs has each job's document without the report")
-def pages_without_reports(daemon):
-    job = daemon.job(daemon.run(scans.radial(seed=8).bytes(daemon.state))["id"])
-    listed = next(one for one in daemon.get("/v1/jobs?limit=5").json()["jobs"] if one["id"] == job["id"])
-    assert job["report"]["device"], job
-    same(listed, {**job, "report": {}}, "the job of the page")
 
 
 if __name__ == "__main__":

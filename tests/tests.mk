@@ -1,6 +1,6 @@
 # What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
 # The slowest programs first, here and below, so that none of them runs alone at the end.
-UNIT     := $(addprefix $(BUILD)/tests/test_,recon_parts cutcp_split ask mutants series)
+UNIT     := $(addprefix $(BUILD)/tests/test_,scheduler_faults recon_parts cutcp_split ask mutants series)
 UNIT     += $(filter-out $(UNIT),$(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c)))
 # Linked with the GPU's code itself.
 GPU_LINKED := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.cu))

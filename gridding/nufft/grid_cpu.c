@@ -10,6 +10,7 @@
 enum { PANEL = 16, GROUPS = 4 };
 enum { PANELS = 8 /* that a thread takes at a time where only some are transformed, which lie together */ };
 enum { ROWS = 4 /* likewise */ };
+enum { ALONE_VALUES = 1 << 17 /* fewer are transformed by one thread, before another that slept has come */ };
 enum { PLANES_LEAST = 4 /* of each thread, so that none waits for long at the end */ };
 
 static const int group_lanes[GROUPS] = {1, 4, 8, 16};
@@ -353,7 +354,11 @@ static void row_crop(const struct grid_cpu *p, int lanes, int y)
 
 int grid_cpu_rows(struct grid_cpu *p, int lanes, const int *mark, int number)
 {
-#pragma omp parallel for schedule(static, ROWS) num_threads(p->threads)
+    size_t values = 0;
+    for (int y = 0; y < p->shape->grid[1]; y++)
+        values += mark[y] == number ? (size_t)p->shape->grid[0] * (size_t)lanes : 0;
+    const int threads = values < ALONE_VALUES ? 1 : p->threads;
+#pragma omp parallel for schedule(static, ROWS) num_threads(threads)
     for (int y = 0; y < p->shape->grid[1]; y++)
         if (mark[y] == number)
             row_crop(p, lanes, y);

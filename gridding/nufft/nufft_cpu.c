@@ -78,7 +78,7 @@ static int check_finite(size_t values, int dim, const float *k, int threads)
 }
 
 /* Bins of points, and what sums them. */
-static int sums_create(const struct cpu_plan *p, size_t samples, const float *k, struct range_bins **bins,
+static int sums_create(const struct cpu_plan *p, size_t samples, const float *k, int threads, struct range_bins **bins,
                        struct range_cpu **sums)
 {
     const struct nufft_shape *s = p->shape;
@@ -87,7 +87,7 @@ static int sums_create(const struct cpu_plan *p, size_t samples, const float *k,
     if (!rc)
         rc = range_bins_create(bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads,
                                p->asker);
-    return rc ? rc : range_cpu_create(sums, *bins, p->law, p->lanes_most, together_of(s), p->threads, p->asker);
+    return rc ? rc : range_cpu_create(sums, *bins, p->law, p->lanes_most, together_of(s), threads, p->asker);
 }
 
 static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s, size_t samples, const float *k)
@@ -107,7 +107,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     int rc =
         range_kernel_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (!rc)
-        rc = sums_create(p, samples, k, &p->bins, &p->sums);
+        rc = sums_create(p, samples, k, p->threads, &p->bins, &p->sums);
     if (!rc)
         rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads, p->asker);
     if (!rc)
@@ -225,6 +225,8 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
 
 /* ---- in parts ---- */
 
+enum { ALONE_SAMPLES = 1 << 15 /* of all lanes: fewer are summed by one thread */ };
+
 struct cpu_part {
     struct range_bins *bins;
     struct range_cpu *sums;
@@ -240,6 +242,13 @@ struct cpu_parts {
     struct c32 *grid;      /* of group after group of transforms, each at a multiple of 64 bytes */
     size_t values;         /* in all */
 };
+
+/* The few samples of one of the last parts are summed before another thread, which slept, has come: above all where
+ * other work runs beside. */
+static int part_threads(const struct cpu_plan *p, size_t samples)
+{
+    return samples * (size_t)p->lanes_most < ALONE_SAMPLES ? 1 : p->threads;
+}
 
 /* Where the grid of the group after `at` begins. */
 static size_t grid_after(const struct cpu_plan *p, size_t at, int lanes)
@@ -281,7 +290,8 @@ static int parts_fill(struct cpu_parts *parts, const size_t *first, const float 
     for (int i = 0; i < parts->count && !rc; i++) {
         struct cpu_part *part = &parts->part[i];
         const size_t from = first[i];
-        rc = sums_create(p, first[i + 1] - from, k + from * (size_t)p->shape->dim, &part->bins, &part->sums);
+        rc = sums_create(p, first[i + 1] - from, k + from * (size_t)p->shape->dim, part_threads(p, first[i + 1] - from),
+                         &part->bins, &part->sums);
         if (!rc)
             rc = weights_sort(p, part->bins, weights ? weights + from : NULL, &part->weight);
     }

@@ -4,6 +4,8 @@
 #include "gridding/nufft/nufft_parts.h"
 #include "tests/unit/nufft_fixture.h"
 
+#include <omp.h>
+
 /* A problem's data, and its adjoint in `count` parts. */
 struct divided {
     const struct problem *problem;
@@ -216,6 +218,38 @@ static void first_pass_ahead(void **unused)
         fail_msg("asked %d times; in the order of x %d, of y %d", mixed, columns, rows);
 }
 
+static int team_note(void *context)
+{
+    int *most = context;
+    *most = omp_get_num_threads() > *most ? omp_get_num_threads() : *most;
+    return 0;
+}
+
+/* Other threads are not woken for few samples and rows, but for the end. The sums' memory is per thread. */
+static void small_parts_alone(void **unused)
+{
+    (void)unused;
+    const struct problem one = {2, {256, 256, 1}, 64, 4000, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+    struct problem many = one;
+    struct divided a, b;
+    int team = 0;
+    many.threads = 3;
+    divided_make(&a, &one, 6, true, BY_Y);
+    divided_make(&b, &many, 6, true, BY_Y);
+    assert_int_equal(nufft_parts_bytes(a.parts), nufft_parts_bytes(b.parts));
+    struct c32 *image = make_values((size_t)many.batch * pixels_of(&many), 1);
+    assert_int_equal(nufft_parts_begin(b.parts), 0);
+    add_until(&b, 5);
+    dev_ask_set(b.dev, &(struct dev_ask){&team, team_note});
+    add_until(&b, 6);
+    assert_int_equal(team, 1);
+    assert_int_equal(nufft_parts_image(b.parts, image), 0);
+    assert_int_equal(team, 3);
+    free(image);
+    divided_free(&a);
+    divided_free(&b);
+}
+
 static void bad_input(void **unused)
 {
     (void)unused;
@@ -249,10 +283,8 @@ static void bad_input(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_division),
-        cmocka_unit_test(squares_and_threads),
-        cmocka_unit_test(first_pass_ahead),
-        cmocka_unit_test(bad_input),
+        cmocka_unit_test(every_division),    cmocka_unit_test(squares_and_threads), cmocka_unit_test(first_pass_ahead),
+        cmocka_unit_test(small_parts_alone), cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,16 @@ static int list_take(void *context, const char *name, const char *value)
     return 0;
 }
 
+/* A page has no reports: neither in the rows that were read for it, nor in that of a job that ended meanwhile and was
+ * therefore read again as a whole. */
+static json_t *entry_pack(struct request *request, const struct job *job, unsigned fields)
+{
+    json_t *entry = job_document_fields(request->service, job, fields);
+    if (fields & JOB_FIELD_REPORT)
+        json_object_set_new(entry, "report", json_object());
+    return entry;
+}
+
 /* A page of jobs, and the cursor of the next. `count` jobs were read: one more than asked for if there is a next page.
  */
 static json_t *list_pack(struct request *request, const struct job *jobs, int count, const struct list_query *query)
@@ -123,7 +133,7 @@ static json_t *list_pack(struct request *request, const struct job *jobs, int co
         next = json_string(cursor);
     }
     for (int i = 0; i < count && i < limit; i++)
-        json_array_append_new(list, job_document_fields(request->service, &jobs[i], query->fields));
+        json_array_append_new(list, entry_pack(request, &jobs[i], query->fields));
     return json_pack("{s:o, s:o}", "jobs", list, "next", next);
 }
 

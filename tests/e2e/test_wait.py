@@ -11,27 +11,28 @@ from harness import Daemon, fault, main, same, test, wait_until
 PATIENCE = 120  # seconds; with a lost wake-up the answer would take the 600 s that the request asks for
 
 
-def states(daemon):
-    """The states of all jobs, from the store and without a look-up that latelook.so stops."""
-    return [job["state"] for job in daemon.get("/v1/jobs").json()["jobs"]]
+def state(daemon, identity):
+    """The state of a job, from the store and without a look-up that latelook.so stops."""
+    return {job["id"]: job["state"] for job in daemon.get("/v1/jobs?fields=id,state").json()["jobs"]}.get(identity)
 
 
 @contextlib.contextmanager
-def ended_after_the_look(**headers):
-    """The answer, in a future, to a GET of a job that saw the job run in the store and continued after its end."""
+def ended_after_the_look(path="/v1/jobs/{}", suffix="", look=state, **headers):
+    """The answer, in a future, to a GET that saw the job run in the store and continued after its end."""
     with tempfile.TemporaryDirectory() as folder:
         hold = folder + "/hold"
         environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": hold,
                        "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+        hold += suffix
         with Daemon(environment=environment) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
             with daemon.paused():
                 identity = daemon.submit(scans.radial(seed=71).bytes(daemon.state)).expect(202).json()["id"]
-                wait_until(lambda: states(daemon) == ["running"], "the job to run")
+                wait_until(lambda: look(daemon, identity) == "running", "the job to run")
                 with open(hold, "w"):
-                    answer = pool.submit(daemon.request, "GET", f"/v1/jobs/{identity}", None, headers, timeout=PATIENCE)
+                    answer = pool.submit(daemon.request, "GET", path.format(identity), None, headers, timeout=PATIENCE)
                 wait_until(lambda: os.path.exists(hold + ".there"), "the request to have looked")
             try:
-                wait_until(lambda: states(daemon) == ["succeeded"], "the job's end")
+                wait_until(lambda: look(daemon, identity) == "succeeded", "the job's end")
             finally:
                 os.unlink(hold)
             yield answer
@@ -48,6 +49,17 @@ def end_during_the_document():
     with ended_after_the_look() as answer:
         job = answer.result().expect(200).json()
         same((job["state"], job["progress"]), ("succeeded", 1), "state and progress")
+
+
+@test("a job that ends after a page was read is in it as ended, without its report like all others")
+def end_after_the_page():
+    def look(daemon, identity):
+        return daemon.get(f"/v1/jobs/{identity}").json()["state"]
+
+    with ended_after_the_look("/v1/jobs", ".list", look) as answer:
+        (job,) = answer.result().expect(200).json()["jobs"]
+        same((job["state"], job["progress"], job["report"]), ("succeeded", 1, {}), "state, progress and report")
+        assert job["results"], job
 
 
 if __name__ == "__main__":

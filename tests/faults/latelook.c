@@ -1,7 +1,8 @@
 /* latelook.so, to be preloaded: while the file LATELOOK_HOLD exists, a thread of the HTTP library that has looked up a
  * job stops: it creates LATELOOK_HOLD.there, and continues when LATELOOK_HOLD is removed; meanwhile the row that it
- * read may have changed. It also stops after it has asked the scheduler for the job's progress, which is at the second
- * lock that it releases. The scheduler's own look-ups do not stop, so the job continues.
+ * read may have changed. It stops after it has asked the scheduler for the job's progress, which is at the second lock
+ * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
+ * stops a thread that has read a page of jobs, before it asks for their progress.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +18,15 @@
 struct sqlite3_stmt;
 const char *sqlite3_sql(struct sqlite3_stmt *statement);
 
-static _Thread_local int looked; /* how many more locks are released until the thread stops; 0: it does not */
+static _Thread_local int looked;     /* how many more locks are released until the thread stops; 0: it does not */
+static _Thread_local char hold[512]; /* the file on which it waits */
+
+/* The thread stops once it has released some more locks, if the file of this name exists. */
+static void stop_soon(const char *suffix, int locks)
+{
+    snprintf(hold, sizeof hold, "%s%s", getenv("LATELOOK_HOLD"), suffix);
+    looked = access(hold, F_OK) == 0 ? locks : 0;
+}
 
 int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
 {
@@ -26,9 +35,12 @@ int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
     int result = next(statement);
     char name[16] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
-    const bool stops = strncmp(name, "MHD", 3) == 0 && sql && strstr(sql, " FROM job WHERE id = ?") &&
-                       strncmp(sql, "SELECT id, state, ", 18) == 0 && access(getenv("LATELOOK_HOLD"), F_OK) == 0;
-    looked = stops ? 2 : 0;
+    looked = 0;
+    if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE sequence < ?"))
+        stop_soon(".list", 1);
+    else if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE id = ?") &&
+             strncmp(name, "MHD", 3) == 0)
+        stop_soon("", 2);
     return result;
 }
 
@@ -37,9 +49,9 @@ static void pause_make(int milliseconds)
     nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
 }
 
-static void hold_wait(const char *hold)
+static void hold_wait(void)
 {
-    char there[512];
+    char there[sizeof hold + 8];
     snprintf(there, sizeof there, "%s.there", hold);
     close(open(there, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     while (access(hold, F_OK) == 0)
@@ -51,6 +63,6 @@ int pthread_mutex_unlock(pthread_mutex_t *lock)
     int (*next)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
     int result = next(lock);
     if (looked && --looked == 0)
-        hold_wait(getenv("LATELOOK_HOLD"));
+        hold_wait();
     return result;
 }

@@ -346,12 +346,14 @@ static int job_receive(const struct mrd_session *session, struct mrd_images *ima
 
 /* ---- answer ---- */
 
-/* Wait for the end of the job, and meanwhile send its images; false: the client disconnected, or the service stops. */
-static bool end_wait(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
-                     const char *id, struct job *job)
+/* Wait for the end of the job, and meanwhile send its images. Fails if the job can't be read, such as after it ended
+ * and was deleted; with ERR_DRAINING if the client disconnected or the service stops. */
+static int end_wait(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
+                    const char *id, struct job *job)
 {
     const struct core *core = &session->service->core;
     struct waiter waiter;
+    int rc = 0;
     const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool waits = event >= 0, ended = false;
     while (waits && !ended) {
@@ -361,7 +363,8 @@ static bool end_wait(const struct mrd_session *session, struct mrd_images *image
                                {.fd = images->event, .events = POLLIN}};
         eventfd_t woken;
         const bool entered = waiters_enter(core->waiters, &waiter, event, id, clock_seconds() + LOOK_SECONDS);
-        waits = store_get(core->store, id, job) == 0;
+        rc = store_get(core->store, id, job);
+        waits = !rc;
         ended = waits && job_state_is_final(job->state);
         if (waits && !ended) {
             job_clear(job);
@@ -374,7 +377,11 @@ static bool end_wait(const struct mrd_session *session, struct mrd_images *image
     }
     if (event >= 0)
         close(event);
-    return ended;
+    if (rc || ended)
+        return rc;
+    return err_set(ERR_DRAINING,
+                   "The session ends before the job: job %s continues, and its images will be at /v1/jobs/%s/results.",
+                   id, id);
 }
 
 /* Send the images of a succeeded job. Fails with the error to send to the client; 0: they were sent, or the client has
@@ -425,20 +432,14 @@ static enum metrics_session answer(const struct mrd_session *session, struct mrd
 {
     struct job job = {.id = ""};
     bool sent = false;
-    if (!end_wait(session, images, line, id, &job)) {
-        err_set(ERR_DRAINING,
-                "The session ends before the job: job %s continues, and its images will be at "
-                "/v1/jobs/%s/results.",
-                id, id);
-        failure_send(images, line, err_last());
-        return METRICS_SESSION_LEFT;
-    }
-    const bool succeeded = job.state == JOB_SUCCEEDED;
-    int rc = succeeded ? images_send(session, images, line, &job, &sent) : end_failure(&job);
+    int rc = end_wait(session, images, line, id, &job);
+    const bool left = rc == ERR_DRAINING;
+    if (!rc)
+        rc = job.state == JOB_SUCCEEDED ? images_send(session, images, line, &job, &sent) : end_failure(&job);
     if (rc)
         sent = failure_send(images, line, err_last());
     job_clear(&job);
-    return !sent ? METRICS_SESSION_LEFT : rc ? METRICS_SESSION_FAILED : METRICS_SESSION_ANSWERED;
+    return left || !sent ? METRICS_SESSION_LEFT : rc ? METRICS_SESSION_FAILED : METRICS_SESSION_ANSWERED;
 }
 
 static enum metrics_session session_serve(const struct mrd_session *session, struct mrd_images *images,

@@ -124,9 +124,10 @@ void worker_prepare(struct worker *worker, const struct job *job, json_t *files,
                     json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:s, s:I}", "type", "prepare", "id", job->id, "kind",
                               job->kind, "parameters", job->parameters, "files", files, "room", room, "arriving",
                               wire_arriving_name(arriving), "live", (json_int_t)(live >= 0 ? shown : -1)),
-                    descriptors, 1 + (live >= 0)) == 0)
+                    descriptors, 1 + (live >= 0)) == 0) {
         memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
-    worker->prefetched_file = arriving == ARRIVING_FILE;
+        worker->prefetched_file = arriving == ARRIVING_FILE;
+    }
 }
 
 void worker_forget(struct worker *worker)

@@ -276,6 +276,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     rc = chunk_take_back(uploads, id);
     if (!rc)
         rc = upload_get(uploads, id, &upload);
+    const bool known = !rc;
     struct upload_chunk chunk = {
         .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
     memcpy(chunk.id, id, JOB_ID);
@@ -291,7 +292,8 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     }
     if (!rc)
         rc = open_reserve(uploads, id, chunk.fd);
-    open_touch(uploads, id, upload.offset);
+    if (known)
+        open_touch(uploads, id, upload.offset);
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
     if (!rc && checked)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import tempfile
 
+import mrd
 import scans
 from harness import Daemon, fault, main, same, test, wait_until
 
@@ -17,25 +18,31 @@ def state(daemon, identity):
 
 
 @contextlib.contextmanager
+def late(**options):
+    """A daemon with latelook.so, and the name of the file at which it stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": folder + "/hold",
+                       "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+        with Daemon(environment=environment, **options) as daemon:
+            yield daemon, folder + "/hold"
+
+
+@contextlib.contextmanager
 def ended_after_the_look(path="/v1/jobs/{}", suffix="", look=state, **headers):
     """The answer, in a future, to a GET that saw the job run in the store and continued after its end."""
-    with tempfile.TemporaryDirectory() as folder:
-        hold = folder + "/hold"
-        environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": hold,
-                       "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    with late() as (daemon, hold), concurrent.futures.ThreadPoolExecutor(1) as pool:
         hold += suffix
-        with Daemon(environment=environment) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
-            with daemon.paused():
-                identity = daemon.submit(scans.radial(seed=71).bytes(daemon.state)).expect(202).json()["id"]
-                wait_until(lambda: look(daemon, identity) == "running", "the job to run")
-                with open(hold, "w"):
-                    answer = pool.submit(daemon.request, "GET", path.format(identity), None, headers, timeout=PATIENCE)
-                wait_until(lambda: os.path.exists(hold + ".there"), "the request to have looked")
-            try:
-                wait_until(lambda: look(daemon, identity) == "succeeded", "the job's end")
-            finally:
-                os.unlink(hold)
-            yield answer
+        with daemon.paused():
+            identity = daemon.submit(scans.radial(seed=71).bytes(daemon.state)).expect(202).json()["id"]
+            wait_until(lambda: look(daemon, identity) == "running", "the job to run")
+            with open(hold, "w"):
+                answer = pool.submit(daemon.request, "GET", path.format(identity), None, headers, timeout=PATIENCE)
+            wait_until(lambda: os.path.exists(hold + ".there"), "the request to have looked")
+        try:
+            wait_until(lambda: look(daemon, identity) == "succeeded", "the job's end")
+        finally:
+            os.unlink(hold)
+        yield answer
 
 
 @test("a job that ends between a request's look and its wait wakes it")
@@ -60,6 +67,26 @@ def end_after_the_page():
         (job,) = answer.result().expect(200).json()["jobs"]
         same((job["state"], job["progress"], job["report"]), ("succeeded", 1, {}), "state, progress and report")
         assert job["results"], job
+
+
+@test("an MRD session whose job ended and was deleted before it waits is told so, not that the job continues")
+def deleted_before_the_wait():
+    with late(mrd_listen="127.0.0.1:0") as (daemon, hold):
+        *messages, close = scans.radial(seed=71).messages()
+        with mrd.Session(daemon) as session:
+            session.send(*messages)
+            wait_until(lambda: mrd.followers(daemon), "a decoder that follows the stream")
+            with open(hold + ".wait", "w"):
+                session.send(close)
+            wait_until(lambda: os.path.exists(hold + ".wait.there"), "the session to have its job")
+            (job,) = daemon.get("/v1/jobs").json()["jobs"]
+            daemon.finish(job["id"])
+            daemon.request("DELETE", f"/v1/jobs/{job['id']}").expect(204)
+            os.unlink(hold + ".wait")
+            *images, told = session.messages()
+            same(told, (mrd.TEXT, f"not-found: There is no job {job['id']}. It may have been deleted.".encode()),
+                 "what follows the image that was shown before the job's end")
+            same([number for number, _ in images], [mrd.IMAGE], "images")
 
 
 if __name__ == "__main__":

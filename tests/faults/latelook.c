@@ -2,7 +2,8 @@
  * job stops: it creates LATELOOK_HOLD.there, and continues when LATELOOK_HOLD is removed; meanwhile the row that it
  * read may have changed. It stops after it has asked the scheduler for the job's progress, which is at the second lock
  * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
- * stops a thread that has read a page of jobs, before it asks for their progress.
+ * stops a thread that has read a page of jobs, before it asks for their progress, and LATELOOK_HOLD.wait an MRD session
+ * that begins to wait for its job.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,4 +67,14 @@ int pthread_mutex_unlock(pthread_mutex_t *lock)
     if (looked && --looked == 0)
         hold_wait();
     return result;
+}
+
+int eventfd(unsigned int count, int flags)
+{
+    int (*next)(unsigned int, int) = (int (*)(unsigned int, int))dlsym(RTLD_NEXT, "eventfd");
+    stop_soon(".wait", 1);
+    if (looked && (flags & EFD_NONBLOCK))
+        hold_wait();
+    looked = 0;
+    return next(count, flags);
 }

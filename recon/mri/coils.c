@@ -104,7 +104,7 @@ static bool coil_lives(const struct recon_job *job, int coil)
     return lives;
 }
 
-void recon_coils_report(struct recon_job *job, int coils)
+bool recon_coils_report(struct recon_job *job, int coils)
 {
     coils = job->compressed ? job->mixed_coils : coils;
     char list[128] = "";
@@ -126,4 +126,5 @@ void recon_coils_report(struct recon_job *job, int coils)
                           "%d of %d coils contain only zeros: number %s, counted from 0. A coil element or its channel "
                           "may be broken.",
                           dead, coils, list);
+    return dead < coils;
 }

@@ -212,6 +212,45 @@ static void series_finish(struct recon_job *job)
         job->maps->xml = strdup(job->scan.xml);
 }
 
+/* The largest magnitude of all images' numbers; NaN is above all. */
+static float images_most(const struct recon_job *job)
+{
+    const struct image_series *series = job->images;
+    const size_t pixels = series->size[0] * series->size[1] * series->size[2];
+    const size_t values = series->count * series->channels * pixels * (series->complex_valued ? 2 : 1);
+    const float *data = series->data;
+    uint32_t most = 0; /* as bits, which order as magnitudes do */
+    float largest;
+#pragma omp parallel for schedule(static) reduction(max : most) num_threads(recon_threads(job, values))
+    for (size_t i = 0; i < values; i++) {
+        uint32_t bits;
+        memcpy(&bits, data + i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
+}
+
+/* Check that float32, from 1e-38 to 1e38, holds the images and, where the method needs them, the squares of pixels down
+ * to a thousandth of the brightest. `lives`: a coil has a signal. */
+static int images_check(struct recon_job *job, bool lives)
+{
+    const double most = (double)images_most(job), least_square = 1e-16, most_square = 1e16;
+    const bool squares =
+        recon_iterates(job) ? recon_choice(job, RECON_METHOD) == RECON_METHOD_L1_WAVELET : recon_squares(job);
+    if (!isfinite(most))
+        return err_set(ERR_DATA_NONFINITE,
+                       "The image has values that are not finite numbers, because the k-space data, or the density "
+                       "weights, are too large for single precision. Divide them by a constant.");
+    if (lives && squares && (most < least_square || most > most_square))
+        recon_report_warn(job,
+                          "The image's largest value is %.3g. The squares of values beyond %g to %g are inaccurate or "
+                          "lost in single precision, and the image with them. Multiply the k-space data by a constant.",
+                          most, least_square, most_square);
+    return 0;
+}
+
 /* An image's trajectory, and the first image of the series that has the same. */
 struct leader {
     uint64_t hash;
@@ -311,7 +350,8 @@ int recon_images(struct recon_job *job)
     if (rc == 0) {
         if (g.plan || !job->before) /* else the reused images' report has it */
             gridder_report_overflow(&g);
-        recon_coils_report(job, g.most_coils);
+        const bool lives = recon_coils_report(job, g.most_coils);
+        rc = job->keep ? 0 : images_check(job, lives); /* of a beginning, the whole job's */
         recon_report_number(job, "upload_beside_gridding", g.beside);
         series_finish(job);
     }

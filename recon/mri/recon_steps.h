@@ -208,8 +208,8 @@ int recon_coils_gather(const struct recon_job *job, const struct frame *frame, c
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
 
-/* After all coils of all frames were gathered: warn of those that contain only zeros. */
-void recon_coils_report(struct recon_job *job, int coils);
+/* After all coils of all frames were gathered: warn of those that contain only zeros. False: all do. */
+bool recon_coils_report(struct recon_job *job, int coils);
 
 /* The samples of one coil of a readout without the discarded ones: [frames_kept(readout)]. */
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);

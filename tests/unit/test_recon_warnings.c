@@ -283,6 +283,44 @@ static void coils_without_signal_are_reported(void **state)
     flat_free(&flat);
 }
 
+/* Multiply all data of the scan. */
+static void data_scale(struct flat *flat, float by)
+{
+    for (size_t d = 0; d < flat->header.data_count; d++)
+        flat->data[d] = (struct c32){by * flat->data[d].re, by * flat->data[d].im};
+}
+
+/* The root of the sum of squares and the wavelets' thresholds take squares in float32; the others do not. */
+static void data_beyond_single_precision_are_reported(void **state)
+{
+    (void)state;
+    static const char word[] = "squares of values beyond";
+    struct flat flat;
+    struct job_outcome out = {0};
+    flat_init(&flat, 16, 14, 1);
+    random_readout(&flat, 90, 2, 3, 2);
+    data_scale(&flat, 1e-30f);
+    succeed(&flat, "", &out);
+    assert_non_null(strstr(warned(&out, word), "largest value is 0."));
+    drop(&out);
+    succeed(&flat, "method=l1-wavelet", &out);
+    assert_true(*warned(&out, word));
+    drop(&out);
+    succeed(&flat, "coils=none", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    data_scale(&flat, 1e30f);
+    data_scale(&flat, 1e16f); /* the image's largest value is about a hundred times that of the data */
+    succeed(&flat, "", &out);
+    assert_true(*warned(&out, word));
+    drop(&out);
+    data_scale(&flat, 1e14f);
+    assert_int_equal(run(&flat, "", &out, NULL), ERR_DATA_NONFINITE);
+    assert_non_null(strstr(err_last()->text, "too large for single precision"));
+    drop(&out);
+    flat_free(&flat);
+}
+
 static void noise_of_other_coils_is_reported(void **state)
 {
     (void)state;
@@ -394,6 +432,7 @@ int main(void)
         cmocka_unit_test_setup(a_stack_without_kz_is_refused_with_advice, random_reset),
         cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
         cmocka_unit_test_setup(coils_without_signal_are_reported, random_reset),
+        cmocka_unit_test_setup(data_beyond_single_precision_are_reported, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
         cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),
         cmocka_unit_test_setup(a_wider_image_gives_no_warning_of_repetition, random_reset),

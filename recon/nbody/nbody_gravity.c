@@ -86,7 +86,9 @@ static int pair_law(const struct nbody_gravity *gravity, const struct unit_box *
                                       .spline = setup->softening == NBODY_SPLINE ? SPLINE * eps : 0,
                                       .error = 1e-6};
     if (setup->method == NBODY_DIRECT || setup->law == NBODY_CUT) {
+        /* In open space nothing is farther than the frame's diagonal. */
         params.reach = setup->method == NBODY_DIRECT ? 1.01 * DIAGONAL : setup->cutoff / frame->side;
+        params.reach = setup->periodic ? params.reach : fmin(params.reach, 1.01 * DIAGONAL);
         return range_law_make(law, &params, one, NULL);
     }
     params.form = RANGE_SHORT;
@@ -361,9 +363,9 @@ static int collect(const struct nbody_gravity *gravity, const struct unit_box *f
             bad = i;
     return bad == SIZE_MAX ? 0
                            : err_set(ERR_BAD_PARAMETER,
-                                     "The force on body %zu overflows single precision, because another body is too "
-                                     "close. Use a larger softening.",
-                                     bad);
+                                     "The force on body %zu overflows: another body is too close, or masses and g are "
+                                     "too large. Use a larger softening, or other units.",
+                                     bad + 1);
 }
 
 int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3], double (*acceleration)[3],

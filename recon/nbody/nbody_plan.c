@@ -124,6 +124,16 @@ static void gravity_choose(struct nbody_setup *setup, const struct param_values 
     }
 }
 
+static int reach_check(const struct nbody_setup *setup)
+{
+    enum { CELLS_MOST = 1 << 20 }; /* gridding/range/sums.c */
+    const double most = (double)CELLS_MOST / setup->mesh * setup->box;
+    if (!setup->periodic || setup->law != NBODY_CUT || setup->cutoff <= most)
+        return 0;
+    return err_set(ERR_BAD_PARAMETER, "Parameter reach is %g; in a periodic box of %g it can be %g.", setup->cutoff,
+                   setup->box, most);
+}
+
 int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, const struct particles *particles,
                     struct kind_job *job)
 {
@@ -134,6 +144,9 @@ int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, 
     gravity_choose(&plan->setup, values, particles, job);
     method_choose(&plan->setup, values, particles->count, job);
     mesh_choose(&plan->setup, values, particles->count, job);
+    rc = reach_check(&plan->setup);
+    if (rc != 0)
+        return rc;
     plan->time = is_gadget(particles) ? particles->header->attribute[PARTICLES_GADGET_TIME] : 0;
     plan->dt = nbody_given(values, NBODY_DT) && values->value[NBODY_DT].real > 0 ? values->value[NBODY_DT].real : 0;
     plan->record = values->value[NBODY_RECORD].integer;
@@ -167,8 +180,10 @@ static int masses_fill(const struct particles *p, const struct param_values *val
         if (mass[i] < 0)
             return err_set(ERR_MALFORMED_FILE, "The mass of body %zu is %g; it must be 0 or more.", i + 1, mass[i]);
     }
-    if (!(total > 0 && total < INFINITY))
-        return err_set(ERR_MALFORMED_FILE, "The total mass of all bodies is %g, so there is no gravity.", total);
+    if (!(total > 0))
+        return err_set(ERR_MALFORMED_FILE, "The total mass of all bodies is 0, so there is no gravity.");
+    if (!(total < INFINITY))
+        return err_set(ERR_MALFORMED_FILE, "The total mass of all bodies overflows. Use another unit of mass.");
     if (!p->mass && given <= 0)
         decide_number(job, "mass", 1.0 / (double)p->count, "The file contains no masses: the total mass is set to 1.");
     else if (p->mass && nbody_given(values, NBODY_MASS))

@@ -220,9 +220,11 @@ static int box_take(const struct archive *a, struct particles_header *h)
         if (placed)
             scan_array_doubles(box, low, 1, 1, &h->box_low[d]);
         scan_array_doubles(box, length, placed ? 1 : 0, 1, &h->box_length[d]);
-        if (!isfinite(h->box_low[d]) || !(h->box_length[d] > 0 && h->box_length[d] < INFINITY))
-            return err_set(ERR_MALFORMED_FILE, "The box's length along axis %d is %g; it must be above 0.", d,
-                           h->box_length[d]);
+        if (!isfinite(h->box_low[d]))
+            return err_set(ERR_MALFORMED_FILE, "The box's origin along axis %c is not finite.", 'x' + d);
+        if (!(h->box_length[d] > 0 && h->box_length[d] < INFINITY))
+            return err_set(ERR_MALFORMED_FILE, "The box's length along axis %c is %g; it must be above 0 and finite.",
+                           'x' + d, h->box_length[d]);
     }
     h->box_placed = placed;
     return 0;

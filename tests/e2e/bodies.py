@@ -13,8 +13,9 @@ def cloud(count=60, box=2.0):
 
 
 def npz(position, velocity=None, mass=None, ids=None, box=None):
-    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids, "box": None if box is None
-              else np.full(3, box)}
+    """box: a side, or origin and lengths."""
+    arrays = {"position": position, "velocity": velocity, "mass": mass, "id": ids,
+              "box": np.full(3, box) if np.isscalar(box) else box}
     file = io.BytesIO()
     np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
     return file.getvalue()

@@ -246,8 +246,18 @@ def bad():
         assert words in problem["detail"], (words, problem)
     assert "Line 3" in daemon().fails(b"x,y,z\n1,2,3\n1,2,a\n", "kind=nbody", "malformed-file")["detail"]
     assert "Masses" in daemon().fails(hdf5_without_masses(position), "kind=nbody", "malformed-file")["detail"]
-    assert ("body 0" in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])),
-                                       "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])
+    assert ("body 1 " in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])),
+                                        "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])
+    far = daemon().fails(body, "kind=nbody&forces=short&law=cut&reach=1e30&box=1", "bad-parameter")
+    assert "Parameter reach" in far["detail"], far
+    heavy = daemon().fails(npz(position, mass=mass * 0 + 1e308), "kind=nbody", "malformed-file")
+    assert "overflows" in heavy["detail"], heavy
+    unplaced = daemon().fails(npz(position, box=np.array([[np.nan, 0, 0], [1, 1, 1]])), "kind=nbody", "malformed-file")
+    assert "origin along axis x" in unplaced["detail"], unplaced
+    # In open space, a reach beyond all pairs is the whole sum.
+    reached = run(body, "&forces=short&law=cut&reach=1e30&softening=0.1")
+    whole = run(body, "&forces=direct&softening=0.1")
+    same(table(reached).tobytes(), table(whole).tobytes(), "bodies")
 
 
 def hdf5_without_masses(position):

@@ -186,6 +186,19 @@ static int scan_write(struct attachment *a, struct scan_writer *writer)
     return rc;
 }
 
+/* The scan's coil maps and field maps, as it has them. */
+static int maps_write(const struct scan *scan, struct scan_writer *writer)
+{
+    const uint32_t *n = scan->encodings[0].matrix;
+    const struct scan_header *h = scan->header;
+    const hsize_t maps[] = {h->map_coils, n[2], n[1], n[0]}, fields[] = {h->field_maps, n[2], n[1], n[0]};
+    const bool sliced = h->field_maps > 1;
+    int rc = h->map_coils ? scan_writer_complex_array(writer, "sensitivities", 4, maps, scan->maps) : 0;
+    if (rc == 0 && h->field_maps)
+        rc = scan_writer_array(writer, "fieldmap", sliced ? 4 : 3, sliced ? fields : fields + 1, scan->field);
+    return rc;
+}
+
 static int attach(struct attachment *a, const char *out)
 {
     struct scan_writer *writer = NULL;
@@ -196,7 +209,10 @@ static int attach(struct attachment *a, const char *out)
         rc = scan_writer_create(&writer, out, a->scan.xml, a->scan.header->readouts);
     if (rc != 0)
         return rc;
-    return scan_writer_end(writer, out, scan_write(a, writer));
+    rc = scan_write(a, writer);
+    if (rc == 0)
+        rc = maps_write(&a->scan, writer);
+    return scan_writer_end(writer, out, rc);
 }
 
 int attach_main(int argc, char **argv)

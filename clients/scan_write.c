@@ -233,16 +233,33 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
     return 0;
 }
 
-int scan_writer_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size, const float *values)
+static int array_write(struct scan_writer *writer, const char *name, hid_t type, int axes, const hsize_t *size,
+                       const void *values)
 {
     hid_t group = H5Gopen2(writer->file, "dataset", H5P_DEFAULT), space = H5Screate_simple(axes, size, NULL);
-    hid_t set = H5Dcreate2(group, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    herr_t status = set < 0 ? -1 : H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+    hid_t set = H5Dcreate2(group, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    herr_t status = set < 0 ? -1 : H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
     if (set >= 0)
         H5Dclose(set);
     H5Sclose(space);
     H5Gclose(group);
     return status < 0 || writer->io.error ? write_failed(writer) : 0;
+}
+
+int scan_writer_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size, const float *values)
+{
+    return array_write(writer, name, H5T_NATIVE_FLOAT, axes, size, values);
+}
+
+int scan_writer_complex_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size,
+                              const struct c32 *values)
+{
+    hid_t pair = H5Tcreate(H5T_COMPOUND, sizeof *values);
+    H5Tinsert(pair, "real", offsetof(struct c32, re), H5T_NATIVE_FLOAT);
+    H5Tinsert(pair, "imag", offsetof(struct c32, im), H5T_NATIVE_FLOAT);
+    int rc = array_write(writer, name, pair, axes, size, values);
+    H5Tclose(pair);
+    return rc;
 }
 
 int scan_writer_finish(struct scan_writer *writer)

@@ -25,6 +25,9 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
 
 /* Write a list of float32 of `axes` axes beside the acquisitions. Fails with ERR_IO. */
 int scan_writer_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size, const float *values);
+/* The same of complex numbers, as pairs of float32. */
+int scan_writer_complex_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size,
+                              const struct c32 *values);
 
 /* Close, and free in any case. Fails with ERR_IO if the file could not be written completely, or fewer than `count`
  * acquisitions were appended. */

@@ -201,7 +201,7 @@ static int none_possible(const struct readings *all)
             "header.",
             all->seen, all->matrix);
     return err_set(ERR_TRAJ_AMBIGUOUS,
-                   "The largest |k| is %s: that is %.2g %% of the k-space of a %s matrix in %s, and no unit explains "
+                   "The largest |k| is %s: that is %.3g %% of the k-space of a %s matrix in %s, and no unit explains "
                    "it better, so the unit is ambiguous. Pass traj_units=%s if it is that, or the right unit.",
                    all->seen, 100 * all->unit[widest].coverage, all->matrix, units[widest].words,
                    units[widest].parameter);

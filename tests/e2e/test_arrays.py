@@ -229,6 +229,30 @@ def attached(daemon):
         assert done.returncode == 1 and said in done.stderr and not os.path.exists(out), done
 
 
+@test("mrirecon attach-trajectory: the scan keeps its coil maps and its field maps")
+def attached_maps(daemon):
+    bare = scans.Scan(np.concatenate([SCAN.traj[..., :0]] * 2), np.concatenate([SCAN.data] * 2), (24, 20, 1))
+    bare.heads["idx"]["slice"] = np.repeat([0, 1], 31)
+    scan, out = bare.write(f"{FOLDER.name}/mapped.h5"), f"{FOLDER.name}/kept.h5"
+    coils = SCAN.data.shape[1]
+    maps = (np.arange(coils * 480).reshape(coils, 20, 24) * (1 - 2j)).astype("c8")
+    for field in np.arange(480, dtype="f4").reshape(20, 24), np.arange(960, dtype="f4").reshape(2, 20, 24):
+        with h5py.File(scan, "a") as file:
+            for name, array in ("sensitivities", maps), ("fieldmap", field):
+                file["dataset"].pop(name, None)
+                file["dataset"][name] = array
+        np.save(f"{FOLDER.name}/lines.npy", np.concatenate([SCAN.traj] * 2))
+        subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/lines.npy"], check=True)
+        with h5py.File(out) as file:
+            same(np.squeeze(file["dataset/fieldmap"][:]).tolist(), field.tolist(), "field maps")
+            same(np.squeeze(file["dataset/sensitivities"][:]["real"]).tolist(), maps.real.tolist(), "coil maps")
+        with open(out, "rb") as file:
+            report, _ = run(daemon, file.read(), "dcf=given")
+        whats = [decision["what"] for decision in report["decisions"]]
+        assert "off-resonance" in whats, whats
+        os.unlink(out)
+
+
 @test("mrirecon attach-trajectory: readouts that repeat take the trajectory of their line")
 def attached_by_line(daemon):
     twice = scans.Scan(np.concatenate([SCAN.traj[::-1, :, :0]] * 2), np.concatenate([SCAN.data[::-1]] * 2), (24, 20, 1))

@@ -248,6 +248,12 @@ static int images_check(struct recon_job *job, bool lives)
                           "The image's largest value is %.3g. The squares of values beyond %g to %g are inaccurate or "
                           "lost in single precision, and the image with them. Multiply the k-space data by a constant.",
                           most, least_square, most_square);
+    else if (lives && most == 0)
+        recon_report_warn(job, "All pixels are 0, although the k-space is not: %s.",
+                          recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE
+                              ? "lambda is too large"
+                              : "coils=sense found no object, outside of which its maps are 0, or lambda is too large; "
+                                "the maps of coils=adaptive cover every pixel");
     return 0;
 }
 

@@ -283,6 +283,23 @@ static void coils_without_signal_are_reported(void **state)
     flat_free(&flat);
 }
 
+/* ESPIRiT finds no object in noise of many coils. */
+static void an_image_of_zeros_is_reported(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome out = {0};
+    flat_init(&flat, 16, 16, 1);
+    spokes(&flat, 12, 16, 64);
+    succeed(&flat, "coils=sense", &out);
+    assert_true(*warned(&out, "All pixels are 0, although the k-space is not"));
+    drop(&out);
+    succeed(&flat, "coils=adaptive", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    flat_free(&flat);
+}
+
 /* Multiply all data of the scan. */
 static void data_scale(struct flat *flat, float by)
 {
@@ -432,6 +449,7 @@ int main(void)
         cmocka_unit_test_setup(a_stack_without_kz_is_refused_with_advice, random_reset),
         cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
         cmocka_unit_test_setup(coils_without_signal_are_reported, random_reset),
+        cmocka_unit_test_setup(an_image_of_zeros_is_reported, random_reset),
         cmocka_unit_test_setup(data_beyond_single_precision_are_reported, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
         cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),

@@ -65,8 +65,9 @@ static int make_room(const struct core *core, int64_t most, int *removed)
         if (rc || !*first.id)
             continue;
         memcpy(id[0], first.id, sizeof id[0]);
+        const int before = *removed;
         rc = jobs_remove(core, id, 1, removed);
-        if (!rc)
+        if (*removed > before)
             log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){first.id, first.client, 0},
                            "removed for space (option keep-bytes): client %s keeps most, %.1f MB", first.client,
                            1e-6 * (double)first.kept);

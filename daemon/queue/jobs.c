@@ -26,6 +26,8 @@ int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *re
 {
     int gone, rc = store_delete_all(core->store, ids, count, &gone);
     for (int i = 0; !rc && i < count; i++) {
+        if (!*ids[i])
+            continue;
         spool_remove(core->spool, ids[i]);
         spool_results_remove(core->spool, ids[i]);
     }

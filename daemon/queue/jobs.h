@@ -12,8 +12,8 @@
 /* As store_cancel(): a waiting job is canceled and its scan removed; a running one is stopped by the scheduler. */
 int job_cancel(const struct core *core, struct scheduler *scheduler, const char *id, enum job_state *state);
 
-/* Remove ended jobs with their files, skipping those already removed. *removed is increased by the number removed, on
- * failure as well. */
+/* Remove ended jobs with their files, skipping those already removed and those still to be sent somewhere. *removed is
+ * increased by the number removed, on failure as well. */
 int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *removed);
 
 /* Remove every job that ended more than `age` seconds ago, in `state` only or in any (-1). *removed: how many, on

@@ -418,7 +418,14 @@ static int delete_all_apply(struct store *store, void *context)
     int rc = 0;
     removal->removed = 0;
     for (int i = 0; !rc && i < removal->count; i++) {
-        rc = delete_apply(store, removal->ids[i]);
+        char *id = removal->ids[i];
+        bool stays = false;
+        rc = deliveries_wait(store, id, &stays);
+        if (stays)
+            *id = '\0';
+        if (rc || stays)
+            continue;
+        rc = delete_apply(store, id);
         removal->removed += !rc;
         if (rc == ERR_NOT_FOUND)
             rc = 0;

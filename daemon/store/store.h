@@ -108,7 +108,8 @@ int store_cancel(struct store *store, const char *id, enum job_state *before, en
 
 /* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
 int store_delete(struct store *store, const char *id);
-/* Delete several jobs in one transaction; ids without a job are skipped. *removed: how many were deleted. */
+/* Delete several jobs in one transaction; ids without a job are skipped. The id of a job that is still to be sent
+ * somewhere (deliveries.h) becomes "": it stays. *removed: how many were deleted. */
 int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed);
 
 /* Whether the scans of failed and of succeeded jobs are kept, and counted in struct kept. Initially none are. */

@@ -76,6 +76,16 @@ int deliveries_insert(struct store *store, const char *id, enum job_state state,
     return rc;
 }
 
+int deliveries_wait(struct store *store, const char *id, bool *out)
+{
+    struct connection *writer = &store->writer;
+    int64_t count = 0;
+    int rc = sql_number(
+        writer, sql_prepare(writer, "SELECT count(*) FROM delivery WHERE job = ? AND state < 2", "s", id), &count);
+    *out = count > 0;
+    return rc;
+}
+
 /* Have the listener told of the job's deliveries after the commit. */
 static int deliveries_note(struct store *store, const char *id, const char *client)
 {

@@ -205,6 +205,8 @@ int tally_waiting(struct store *store, struct client **out, size_t *count);
 
 /* Within the change that ends a job: its deliveries, as the router says. *added: there are any. */
 int deliveries_insert(struct store *store, const char *id, enum job_state state, bool *added);
+/* Whether any of a job's has not ended: store_delivery_send() may have added it since store_ended(). */
+int deliveries_wait(struct store *store, const char *id, bool *out);
 /* At a start: what was being sent is pending again. */
 int deliveries_recover(struct store *store);
 

@@ -162,6 +162,24 @@ static void a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it(v
     assert_int_equal(store_delivery_end(f->store, &one, DELIVERY_DELIVERED, 0, "late"), ERR_NOT_FOUND);
 }
 
+static void a_job_that_retention_has_chosen_stays_if_it_is_to_be_sent_again(void **state)
+{
+    struct fixture *f = *state;
+    char ids[4][JOB_ID], id[JOB_ID];
+    int count, removed;
+    job_end(f, 1, true);
+    job_end(f, 2, true);
+    assert_int_equal(store_ended(f->store, INT64_MAX, -1, ids, 4, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(store_delivery_send(f->store, id_of(1, id), "a"), 0);
+    assert_int_equal(store_delete_all(f->store, ids, 2, &removed), 0);
+    assert_int_equal(removed, 1);
+    assert_int_equal(state_of(f->store, 1), JOB_SUCCEEDED);
+    assert_int_equal(listed(f, DELIVERY_PENDING), 1);
+    for (int i = 0; i < 2; i++) /* only the files of the other one may be removed */
+        assert_true(!*ids[i] || strcmp(ids[i], id_of(2, id)) == 0);
+}
+
 static void deliveries_being_sent_are_pending_after_a_restart(void **state)
 {
     struct fixture *f = *state;
@@ -215,6 +233,7 @@ int main(void)
         WITH_STORE(the_listener_is_called_for_every_change),
         WITH_STORE(a_jobs_end_reports_its_deliveries),
         WITH_STORE(a_job_stays_until_it_is_delivered_and_takes_its_deliveries_with_it),
+        WITH_STORE(a_job_that_retention_has_chosen_stays_if_it_is_to_be_sent_again),
         WITH_STORE(deliveries_being_sent_are_pending_after_a_restart),
         WITH_STORE(an_earlier_store_is_converted),
     };

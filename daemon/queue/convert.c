@@ -191,6 +191,14 @@ static int file_keep(const struct converter *converter, const struct task *task,
     return rc;
 }
 
+/* Whether an earlier conversion, which ended between a request's look for the file and its question, has written it. */
+static bool is_written(const struct task *task, const char *name)
+{
+    char path[JOB_ID + SPOOL_NAME + 1];
+    snprintf(path, sizeof path, "%s/%s", task->what.id, name);
+    return faccessat(task->converter->spool->results, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* Run the codec on the native file with a temporary output name that is never served, then rename. */
 static int codec_convert(const struct task *task)
 {
@@ -200,6 +208,8 @@ static int codec_convert(const struct task *task)
     char folder[32], in[JOB_ID + KIND_FILE_NAME + 40], part[JOB_ID + SPOOL_NAME + 8];
     char out[JOB_ID + SPOOL_NAME + 48];
     conversion_name(&task->what, name);
+    if (is_written(task, name))
+        return 0;
     kind_file_name(task->what.kind, (struct result_file){task->what.file.result, 0}, native);
     /* The child inherits no descriptor; it reaches the folder through /proc/PID/fd of this process and needs no path of
      * the state folder. */

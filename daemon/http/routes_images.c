@@ -148,7 +148,7 @@ static bool job_look(struct images *of, bool *waits)
     int rc = job_look_up(service, of->id, &job);
     if (rc == ERR_NOT_FOUND && !arrives)
         rc = *of->key ? job_gone(of, &job) : rc;
-    const bool arriving_yet = rc == ERR_NOT_FOUND;
+    const bool arriving_yet = rc == ERR_NOT_FOUND && arrives; /* otherwise the job was deleted */
     *waits = (arriving_yet || (!rc && !job_state_is_final(job.state))) && clock_seconds() < of->deadline;
     if (arriving_yet && !*waits)
         rc = err_set(ERR_NOT_DONE, "The wait has ended, and the scan has not arrived yet.");

@@ -89,7 +89,7 @@ static int file_answer(struct request *request, const struct job *job, const cha
     int64_t first = 0, last = bytes - 1;
     enum range_kind kind = RANGE_WHOLE;
     bool sent = !asked || etag_admits(request, etag, headers, &rc);
-    if (sent && asked)
+    if (sent && strcmp(request->method, "GET") == 0) /* a HEAD has no ranges: RFC 9110, section 14.2 */
         kind = range_find(request, etag, bytes, &first, &last);
     if (sent && kind == RANGE_OUTSIDE) {
         sent = false;

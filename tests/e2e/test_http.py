@@ -208,6 +208,9 @@ def ranges(daemon):
         same(answer.headers["content-range"], f"bytes */{size}", "Content-Range")
     for text in ("lines=0-3", "bytes=a-b", "bytes=9-3"):  # to be ignored (RFC 9110)
         same(daemon.get(path, Range=text).expect(200).body, whole.body, text)
+    for text in ("bytes=0-9", f"bytes={size}-"):  # only a GET has ranges
+        head = daemon.request("HEAD", path, headers={"Range": text}).expect(200)
+        same((head.headers["content-length"], head.headers.get("content-range")), (str(size), None), f"HEAD of {text}")
     same(daemon.get(path, Range="bytes=0-9", If_Range='"other"').expect(200).body, whole.body,
          "If-Range of another file")
     same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10],

@@ -2,6 +2,8 @@
 """A request that waits for a job is woken by its end, also if the job ends while the request begins to wait."""
 import concurrent.futures
 import contextlib
+import http.client
+import json
 import os
 import tempfile
 
@@ -67,6 +69,27 @@ def end_after_the_page():
         (job,) = answer.result().expect(200).json()["jobs"]
         same((job["state"], job["progress"], job["report"]), ("succeeded", 1, {}), "state, progress and report")
         assert job["results"], job
+
+
+@test("an answer of images whose job ended and was deleted ends so; it does not wait for a scan that has arrived")
+def deleted_during_the_answer():
+    with late() as (daemon, hold):
+        with daemon.paused():
+            connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)
+            connection.request("POST", "/v1/jobs?kind=recon", scans.radial(seed=71).bytes(daemon.state),
+                               {"Accept": "multipart/mixed", "Prefer": "wait=600"})
+            answer = connection.getresponse()
+            identity = answer.headers["x-job-id"]
+            with open(hold, "w"):
+                wait_until(lambda: os.path.exists(hold + ".there"), "the answer to have looked for the job")
+        try:
+            wait_until(lambda: state(daemon, identity) == "succeeded", "the job's end")
+            daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
+        finally:
+            os.unlink(hold)
+        last = answer.read().split(b"\r\n\r\n")[-1].partition(b"\r\n")[0]
+        same(json.loads(last)["code"], "not-found", "code of the last part")
+        connection.close()
 
 
 @test("an MRD session whose job ended and was deleted before it waits is told so, not that the job continues")

@@ -33,6 +33,22 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
     return done;
 }
 
+/* Remove an upload whose time is over, unless a chunk has come since it was looked at. */
+static bool expire(struct uploads *uploads, const char *id)
+{
+    struct upload upload = {.job = NULL};
+    if (upload_lock_upkeep(uploads, id))
+        return false;
+    const bool over = upload_get(uploads, id, &upload) == 0 && upload.left < 0;
+    if (over) {
+        upload_files_remove(uploads->folder, id);
+        open_end(uploads, id, false);
+    }
+    upload_clear(&upload);
+    upload_unlock(uploads, id);
+    return over;
+}
+
 static void upload_look_after(void *context, const char *id)
 {
     const struct pass *pass = context;
@@ -41,9 +57,8 @@ static void upload_look_after(void *context, const char *id)
     if (upload_get(uploads, id, &upload))
         return;
     /* The client may know that all bytes have arrived, but not that the store rejected the job. */
-    if (!complete(uploads, &upload, "an upload that was complete") && upload.left < 0 &&
-        upload_remove(uploads, id) == 0)
-        (*pass->count)++;
+    if (!complete(uploads, &upload, "an upload that was complete") && upload.left < 0)
+        *pass->count += expire(uploads, id);
     upload_clear(&upload);
 }
 

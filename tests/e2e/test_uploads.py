@@ -215,6 +215,39 @@ def lasting(daemon, where):
     return where
 
 
+def aged(daemon, where):
+    """Move the time of its last byte eight seconds back."""
+    before = time.time() - 8
+    os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (before, before))
+
+
+@test("an upload that is about to expire stays if a chunk of it comes at that moment")
+def chunk_at_the_end():
+    with tempfile.TemporaryDirectory() as folder:
+        note, left = folder + "/hold.note", folder + "/hold.left"
+        environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": folder + "/hold",
+                       "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+        with Daemon(devices="cpu", environment=environment, upload_lifetime=4) as daemon:
+            body = scan(daemon)
+            where = lasting(daemon, create(daemon, body))
+            append(daemon, where, 0, body[:1000]).expect(204)
+            lasting(daemon, where)
+            wait_until(lambda: used(daemon) == 1000, "its reservation to end: a search for those that expire is next")
+            for name in (note, left):
+                open(name, "w").close()
+            wait_until(lambda: os.path.exists(note + ".there"), "the search")
+            aged(daemon, where)
+            os.unlink(note)
+            wait_until(lambda: os.path.exists(left + ".there"), "the search to have seen that it expires")
+            append(daemon, where, 1000, body[1000:2000]).expect(204)
+            lasting(daemon, where)
+            os.unlink(left)
+            other = create(daemon, body)
+            aged(daemon, other)
+            wait_until(lambda: daemon.request("HEAD", other, headers=TUS).status == 404, "a later upload to expire")
+            same(offset_of(daemon, where), 2000, "offset")
+
+
 def begin(daemon, length, client):
     return daemon.request("POST", "/v1/uploads?kind=recon",
                           headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})

@@ -3,12 +3,14 @@
  * read may have changed. It stops after it has asked the scheduler for the job's progress, which is at the second lock
  * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
  * stops a thread that has read a page of jobs, before it asks for their progress, and LATELOOK_HOLD.wait an MRD session
- * that begins to wait for its job.
+ * that begins to wait for its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
+ * resumable upload, and LATELOOK_HOLD.left one that has read its time left.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,18 +32,23 @@ static void stop_soon(const char *suffix, int locks)
     looked = access(hold, F_OK) == 0 ? locks : 0;
 }
 
+static bool is_of_http(void)
+{
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    return strncmp(name, "MHD", 3) == 0;
+}
+
 int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
 {
     int (*next)(struct sqlite3_stmt *) = (int (*)(struct sqlite3_stmt *))dlsym(RTLD_NEXT, "sqlite3_clear_bindings");
     const char *sql = sqlite3_sql(statement);
     int result = next(statement);
-    char name[16] = "";
-    pthread_getname_np(pthread_self(), name, sizeof name);
     looked = 0;
     if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE sequence < ?"))
         stop_soon(".list", 1);
     else if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE id = ?") &&
-             strncmp(name, "MHD", 3) == 0)
+             is_of_http())
         stop_soon("", 2);
     return result;
 }
@@ -77,4 +84,22 @@ int eventfd(unsigned int count, int flags)
         hold_wait();
     looked = 0;
     return next(count, flags);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    int (*next)(int, const char *, int, ...) = (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, "openat");
+    const char *ending = strrchr(path, '.');
+    va_list more;
+    va_start(more, flags);
+    const unsigned mode = flags & O_CREAT ? va_arg(more, unsigned) : 0;
+    va_end(more);
+    looked = 0;
+    if (ending && (flags & O_ACCMODE) == O_RDONLY && !is_of_http()) {
+        stop_soon(strcmp(ending, ".json") == 0 ? ".note" : strcmp(ending, ".chunk") == 0 ? ".left" : ".none", 1);
+        if (looked)
+            hold_wait();
+        looked = 0;
+    }
+    return next(folder, path, flags, mode);
 }

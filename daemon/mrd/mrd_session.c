@@ -260,15 +260,15 @@ static bool failure_keep(struct arrival *arrival, const struct err *failure)
 {
     struct service *service = arrival->session->service;
     char id[JOB_ID];
+    if (failure->code != ERR_TRUNCATED || arrival->acquisitions == 0)
+        return false;
     memcpy(id, arrival->upload.id, sizeof id);
-    bool kept = failure->code == ERR_TRUNCATED && arrival->acquisitions > 0 &&
-                submission_commit_failed(service, &arrival->job, &arrival->upload, failure) == 0;
-    if (kept) {
-        scheduler_retract(service->scheduler, id);
+    const bool kept = submission_commit_failed(service, &arrival->job, &arrival->upload, failure) == 0;
+    scheduler_retract(service->scheduler, id); /* whether or not it is kept */
+    if (kept)
         log_line_about(service->core.log, LOG_LEVEL_WARNING,
                        &(struct log_about){arrival->job.id, arrival->job.client, failure->code},
                        "an MRD stream broke off; %lld bytes are kept", (long long)arrival->job.bytes);
-    }
     return kept;
 }
 

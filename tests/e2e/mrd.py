@@ -58,15 +58,21 @@ def address_of(daemon):
     return "127.0.0.1", int(re.findall(r"MRD streams are accepted at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
 
 
-def followers(daemon):
-    """Decoders that have a stream open that is still arriving."""
+def readers(daemon):
+    """Decoders that have a file of the spool open: (process, path)."""
     found = []
     for codec in daemon.children("mrirecon-codec", daemon.worker()):
         for link in glob.glob(f"/proc/{codec}/fd/*"):
             with contextlib.suppress(OSError):
-                if os.readlink(link).endswith(".part"):
-                    found.append(codec)
+                path = os.readlink(link)
+                if "/spool/" in path:
+                    found.append((codec, path))
     return found
+
+
+def followers(daemon):
+    """Decoders that have a stream open that is still arriving."""
+    return [codec for codec, path in readers(daemon) if path.endswith(".part")]
 
 
 def config_file(name):

@@ -178,6 +178,18 @@ def broken(daemon):
     wait_until(lambda: ended(daemon, "broken") == counted + 3, "the count of broken sessions")
 
 
+@test("a stream that breaks off when the queue has no room for its job is let go by its decoder")
+def broken_without_room():
+    with start(devices="cpu", work_reserve="900T", queue_limit=1) as daemon:  # no job begins
+        with mrd.Session(daemon) as session:
+            session.send(mrd.config_file("raw"), *MESSAGES[:20])
+            wait_until(lambda: mrd.followers(daemon), "a decoder that follows the stream")
+            daemon.submit(SCAN.bytes(FOLDER.name)).expect(202)
+        wait_until(lambda: ended(daemon, "broken"), "the session's end")
+        same(count_of(daemon), 1, "jobs")
+        wait_until(lambda: not mrd.readers(daemon), "the decoder's end: it would keep the removed file's space")
+
+
 @test("a client that leaves after CLOSE, or is told that the service stops, still has its job")
 def left():
     with start(drain_time=0) as daemon:

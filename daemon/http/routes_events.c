@@ -1,7 +1,7 @@
 /* The events of a job (server-sent events): its state whenever it changes, and its progress while it runs. Events are
  * not stored: each is made from the store's and the worker's present state when it is sent, and its id grows with its
- * content. A client that reconnects with Last-Event-ID receives newer events, or 204 (do not reconnect) if it has
- * received the last one. */
+ * content, except that a job which is put back (SHORTAGES in scheduler.h) has its ids again. A client that reconnects
+ * with Last-Event-ID receives newer events, or 204 (do not reconnect) if it has received the last one. */
 #include "daemon/http/routes.h"
 #include "daemon/http/stream.h"
 
@@ -54,7 +54,7 @@ static bool job_stream_look(struct stream *stream, double *next)
     struct job_progress progress = job_progress_find(stream->service, &job);
     long long id = event_id(&job, progress.told);
     bool running = job.state == JOB_RUNNING, final = job_state_is_final(job.state), good = true;
-    if (id / STATE_IDS > of->told / STATE_IDS || (final && id > of->told)) {
+    if (id / STATE_IDS != of->told / STATE_IDS || (final && id > of->told)) {
         stream->ended = final;
         good = say_event(of, "state", id, job_document(stream->service, &job));
     } else if (id > of->told && running) {

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import mrd
+import streams
 from harness import ROOT, Daemon, check_problem, main, same, test, wait_until
 from live import MIXED, Post, arriving, image_of, series
 
@@ -157,6 +158,22 @@ def others_wait():
         for identity in ids:
             job = daemon.finish(identity)
             same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
+
+
+@test("a job that is put back is queued again for those who follow its events")
+def put_back_is_an_event():
+    with Failing() as daemon:
+        with daemon.paused():
+            identity = daemon.submit(BODY).expect(202).json()["id"]
+            stream = streams.Stream(daemon, f"/v1/jobs/{identity}/events")
+            states = (data["state"] for name, _, data in stream.events() if name == "state")
+            while next(states) != "running":
+                pass
+            daemon.arm("fsync", lasts=True)
+        same(next(states), "queued", "state when it was put back")
+        daemon.fault.release()
+        same(list(states)[-1:], ["succeeded"], "the last state, once the disk is well")
+        stream.close()
 
 
 # What a scan's commit waits for: its file (fsync), and its row (fdatasync).

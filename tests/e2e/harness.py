@@ -36,8 +36,8 @@ BIN = os.path.abspath(os.environ.get("MRIRECON_BIN", os.path.join(ROOT, "build",
 DATA = os.path.abspath(os.environ.get("MRIRECON_DATA", os.path.join(ROOT, "..", "shared", "data")))
 FINAL = ("succeeded", "failed", "canceled")
 # On a busy machine, or one that is suspended for half a minute, a worker may send no heartbeat, and a client no byte,
-# for a long time; nor does a worker that a test has stopped.
-PATIENT = {"worker_timeout": 600, "header_timeout": 600}
+# for a long time; nor does a worker that a test has stopped, which does not stop a canceled job either.
+PATIENT = {"worker_timeout": 600, "header_timeout": 600, "cancel_grace": 600}
 SLOW = 120  # seconds after which a test reports a hang; no test asserts a speed
 
 # Output that none of the programs may ever print.

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 
 import numpy as np
 import scans
@@ -229,7 +228,7 @@ def quota_of_results():
 @test("resumable uploads count towards quotas: no creation exceeds one, even ten at once; none becomes a job")
 def quotas_of_uploads():
     # No job begins, so all accepted ones wait.
-    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=6) as daemon:
+    with Guarded(client_jobs=100, work_reserve="900T") as daemon:
         with open(daemon.tokens) as file:
             text = file.read()
         body = scans.radial().bytes(daemon.state)
@@ -250,15 +249,18 @@ def quotas_of_uploads():
             same(sorted(answer.status for answer in answers), [201] * 3 + [429] * 7,
                  f"statuses of ten creations by {who}")
             begun[who] = next(answer.headers["location"] for answer in answers if answer.status == 201)
-            later = time.time() + 600  # none expires before its bytes arrive
-            os.utime(os.path.join(daemon.state, begun[who].removeprefix("/v1/")), (later, later))
             for _ in range(3):
                 daemon.as_(who, "POST", "/v1/jobs?kind=recon", body).expect(202)
             headers = {"Content_Type": "application/offset+octet-stream", "Upload_Offset": "0", **TUS}
             daemon.as_(who, "PATCH", begun[who], body, **headers).problem(429, "client-quota")
+        # A daemon that starts makes jobs of complete uploads where it may, and removes those that have expired.
+        daemon.kill()
+        paths = [os.path.join(daemon.state, where.removeprefix("/v1/")) for where in begun.values()]
+        for path in paths:
+            os.utime(path, (0, 0))
+        daemon.restart()
+        wait_until(lambda: not any(map(os.path.exists, paths)), "the uploads to be removed: then all were looked at")
         for who, where in begun.items():
-            path = os.path.join(daemon.state, where.removeprefix("/v1/"))
-            wait_until(lambda: not os.path.exists(path), "the upload to be removed: then all were looked at")
             same(daemon.as_(who, "HEAD", where, **TUS).status, 404, "status of HEAD")
             same(len(daemon.as_(who, "GET", "/v1/jobs").json()["jobs"]), 3, f"jobs of {who}")
 

@@ -139,7 +139,7 @@ def one_job():
              f"state, attempts and code ({job['error']})")
         succeed(daemon, jobs)
         same(daemon.get("/readyz").status, 200, "/readyz")
-        assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
+        assert "device considered faulty" not in daemon.read_log(), daemon.read_log()
 
 
 @test("a GPU that fails while a job is computed ahead: the worker reports it, without a job, and ends")

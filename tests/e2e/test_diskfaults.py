@@ -228,12 +228,18 @@ def post_not_committed():
 @test("a complete upload whose job the store refused becomes a job later, by itself")
 def finished_later():
     with Failing(upload_lifetime=5) as daemon:
-        where = daemon.upload()
-        later = time.time() + 600  # it does not expire before its bytes arrive
-        os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (later, later))
-        daemon.patch(where, 0, 50000).expect(204)
-        daemon.arm("linkat")
-        daemon.refused(daemon.patch(where, 50000, len(BODY)))
+        def complete():
+            """A complete upload whose job was refused; None if it expired while its bytes arrived."""
+            where = daemon.upload()
+            if daemon.patch(where, 0, 50000).status == 404:
+                return None
+            daemon.arm("linkat")
+            answer = daemon.patch(where, 50000, len(BODY))
+            if answer.status == 404:
+                return None
+            daemon.refused(answer)
+            return where
+        where = wait_until(complete, "an upload that arrives within its lifetime")
         same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], str(len(BODY)),
              "Upload-Offset")
         identity = where.rsplit("/", 1)[1]

@@ -107,7 +107,7 @@ def cancel(daemon):
     stream.close()
 
 
-@test("a worker's death is an event: the job is queued and runs again")
+@test("a worker's death is an event: the job runs again")
 def death(daemon):
     with daemon.paused():  # it does not end before that
         job = slow_job(daemon)
@@ -118,7 +118,9 @@ def death(daemon):
             if seen == ["queued", "running"] or seen == ["running"]:
                 os.kill(daemon.worker(), 9)
                 seen.append("killed")
-    assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
+    # A stream tells the present state; when it looks, the job may no longer be queued, as in end_while_waiting().
+    same([state for state in seen[seen.index("killed"):] if state != "queued"], ["killed", "running", "succeeded"],
+         "states")
 
 
 @test("a job that ends in the queue after its worker's death: its stream reports that, and ends")
@@ -156,9 +158,9 @@ def end_while_waiting():
             return seen
 
         same(states("canceled", None)[-3:], ["killed", "queued", "canceled"], "states")
-        for deadline in (2, 8, 32, 128):
+        for deadline in (2, 8, 32, 128):  # it may pass before the job begins, or before the stream tells that it waits
             told = states("failed", deadline)
-            if "killed" in told:  # otherwise its deadline would pass before it begins
+            if told[-3:] == ["killed", "queued", "failed"]:
                 break
         same(told[-3:], ["killed", "queued", "failed"], "states")
     shutil.rmtree(os.path.dirname(config))

@@ -445,8 +445,8 @@ def check_exposition(text):
 
 
 @test("metrics are well-formed, and counters count")
-def metrics(daemon):
-    def read():
+def metrics(shared):
+    def read(daemon):
         answer = daemon.get("/metrics").expect(200)
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4"), answer.headers
         return check_exposition(answer.body.decode())
@@ -454,20 +454,22 @@ def metrics(daemon):
     def total(values, name):
         return sum(value for key, value in values.items() if re.match(re.escape(name) + r"(\{|$)", key))
 
-    before = read()
-    daemon.run(BODY)
-    daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
-    daemon.submit(b"").problem(400, "empty-body")
-    def counted():  # counted after the answers were sent
-        values = read()
-        late = ("mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total")
-        return values if all(total(values, name) > total(before, name) for name in late) else None
-    after = wait_until(counted, "the failed job and the refusal to be counted")
-    for name, by in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1),
-                     ("mrirecond_jobs_failed_total", 1),
-                     ("mrirecond_job_duration_seconds_count", 2), ("mrirecond_ingest_rejected_total", 1),
-                     ("mrirecond_ingest_bytes_total", len(BODY) + len(SCAN_WITHOUT_WEIGHTS))):
-        same(total(after, name) - total(before, name), by, f"growth of {name}")
+    read(shared)
+    with Daemon() as daemon:  # of which no earlier job or request is still to be counted
+        daemon.run(BODY)
+        daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
+        daemon.submit(b"").problem(400, "empty-body")
+
+        def counted():  # counted after the answers were sent
+            values = read(daemon)
+            late = ("mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total")
+            return values if all(total(values, name) > 0 for name in late) else None
+        after = wait_until(counted, "the failed job and the refusal to be counted")
+    for name, count in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1),
+                        ("mrirecond_jobs_failed_total", 1), ("mrirecond_job_duration_seconds_count", 2),
+                        ("mrirecond_ingest_rejected_total", 1),
+                        ("mrirecond_ingest_bytes_total", len(BODY) + len(SCAN_WITHOUT_WEIGHTS))):
+        same(total(after, name), count, name)
     assert any('reason="dcf-missing"' in key for key in after
                if key.startswith("mrirecond_jobs_failed_total")), "no reason of a failure"
     for name in ("mrirecond_build_info", "mrirecond_queue_jobs", "mrirecond_queue_capacity_jobs",

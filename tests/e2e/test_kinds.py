@@ -24,7 +24,8 @@ def daemon():
     if not os.path.exists(os.path.join(KINDS, "mrirecond")):
         skip(f"{KINDS} is not built (make unit)")
     if DAEMON is None:
-        DAEMON = Daemon(binaries=KINDS, devices="cpu", keep_scans="all", expect_trouble=True)  # a worker is killed
+        # Workers are killed, also that of a canceled job, which does not ask while it pauses.
+        DAEMON = Daemon(binaries=KINDS, devices="cpu", keep_scans="all", expect_trouble=True, cancel_grace=1)
     return DAEMON
 
 

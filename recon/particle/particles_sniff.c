@@ -1,5 +1,6 @@
 /* Recognises the format of a particle file by its first bytes, whatever its name. */
 #include "recon/particle/particles.h"
+#include "recon/particle/particles_text.h"
 
 #include "gridding/base/err.h"
 
@@ -189,7 +190,8 @@ int particles_sniff(const char **format, int fd, uint64_t bytes, const struct ki
     if (!memory)
         return err_no_memory("the first bytes of the file");
     const ssize_t got = pread(fd, memory, SNIFF_BYTES, 0);
-    const struct head head = {memory, got > 0 ? (size_t)got : 0, bytes};
+    const size_t mark = got > 0 ? text_mark(memory, (size_t)got) : 0;
+    const struct head head = {memory + mark, got > 0 ? (size_t)got - mark : 0, bytes};
     const char *found = NULL;
     int rc = 0;
     if (got < 0)

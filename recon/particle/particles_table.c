@@ -24,16 +24,24 @@ static void column_add(struct text_table *t, int column, int axis)
     t->axis[t->columns++] = axis;
 }
 
-/* x, y, z, followed by the kind's own columns, as many as the line has. */
-static void columns_ordered(struct text_table *t, const struct particles_wanted *wanted, int fields)
+/* x, y, z, followed by the kind's own columns, as many as the line has: a vector as a whole. */
+static int columns_ordered(struct text_table *t, const struct particles_wanted *wanted, int fields)
 {
     for (int d = 0; d < 3; d++)
         column_add(t, PARTICLE_POSITION, d);
-    for (int i = 0; i < PARTICLES_ORDER && wanted->order[i] && t->columns < fields; i++)
-        for (int d = 0; d < (wanted->order[i] == PARTICLE_VELOCITY ? 3 : 1) && t->columns < fields; d++)
+    for (int i = 0; i < PARTICLES_ORDER && wanted->order[i] && t->columns < fields; i++) {
+        const int axes = wanted->order[i] == PARTICLE_VELOCITY ? 3 : 1;
+        if (t->columns + axes > fields)
+            return err_set(ERR_MALFORMED_FILE,
+                           "Line %llu has %d columns; x, y, z and, after them, three of velocities are expected. Name "
+                           "other columns in a header line of a CSV file (x,y,z,mass).",
+                           (unsigned long long)t->text.line, t->text.fields);
+        for (int d = 0; d < axes; d++)
             column_add(t, wanted->order[i], d);
+    }
     while (t->columns < fields)
         column_add(t, IGNORED, 0);
+    return 0;
 }
 
 static unsigned columns_there(struct text_table *t, int *axes)
@@ -135,8 +143,8 @@ static int xyz_begin(struct text_table *t, int memory, uint64_t most_bytes, cons
     if (t->text.fields - symbol < 3)
         return err_set(ERR_MALFORMED_FILE, "Line %llu has %d columns; an optional symbol, x, y and z are expected.",
                        (unsigned long long)t->text.line, t->text.fields);
-    columns_ordered(t, wanted, t->text.fields);
-    return table_begin(t, memory, most_bytes, file, bytes, wanted);
+    int rc = columns_ordered(t, wanted, t->text.fields);
+    return rc == 0 ? table_begin(t, memory, most_bytes, file, bytes, wanted) : rc;
 }
 
 /* The two lines before a frame: its number of points, and a comment. `left`: missing points of the previous frame. */
@@ -207,9 +215,21 @@ static int csv_begin(struct text_table *t, int memory, uint64_t most_bytes, cons
     if (!*names && t->text.fields < 3)
         return err_set(ERR_MALFORMED_FILE, "Line %llu has %d columns; x, y and z are expected.",
                        (unsigned long long)t->text.line, t->text.fields);
-    if (!*names)
-        columns_ordered(t, wanted, t->text.fields);
-    return table_begin(t, memory, most_bytes, file, bytes, wanted);
+    int rc = *names ? 0 : columns_ordered(t, wanted, t->text.fields);
+    return rc == 0 ? table_begin(t, memory, most_bytes, file, bytes, wanted) : rc;
+}
+
+/* Fields may be quoted, as in files that R writes. */
+static void fields_unquote(struct text *text)
+{
+    for (int i = 0; i < text->fields; i++) {
+        char *field = text->field[i];
+        const size_t length = strlen(field);
+        if (length < 2 || field[0] != '"' || field[length - 1] != '"')
+            continue;
+        field[length - 1] = '\0';
+        text->field[i] = field + 1;
+    }
 }
 
 int particles_csv_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
@@ -225,6 +245,7 @@ int particles_csv_decode(int memory, uint64_t most_bytes, const void *file, size
         if (!t.begun && strchr(t.text.now, ';'))
             t.separator = ';';
         rc = text_split(&t.text, t.separator);
+        fields_unquote(&t.text);
         if (rc == 0 && !t.begun)
             rc = csv_begin(&t, memory, most_bytes, file, bytes, wanted, &names);
         if (rc == 0 && !names)

@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t text_mark(const void *bytes, size_t length)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t most = sizeof mark - 1;
+    return length >= most && memcmp(bytes, mark, most) == 0 ? most : 0;
+}
+
 void text_begin(struct text *text, const void *bytes, size_t length)
 {
     text->at = bytes;
     text->end = text->at + length;
+    text->at += text_mark(bytes, length);
     text->line = 0;
     text->length = 0;
     text->fields = 0;

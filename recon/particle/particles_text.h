@@ -18,6 +18,8 @@ struct text {
     int fields;
 };
 
+/* The length of the byte order mark of UTF-8 that editors and spreadsheets put before a text; 0: none. */
+size_t text_mark(const void *bytes, size_t length);
 void text_begin(struct text *text, const void *bytes, size_t length);
 /* Go to the next line; returns 1, or 0 at the end. Fails with ERR_MALFORMED_FILE (a line too long, or bytes that are
  * not text). */

@@ -218,6 +218,41 @@ static void test_csv(void **state)
             "Line 1 names two columns with the same meaning, 4 and 5.");
 }
 
+/* The byte order mark that spreadsheets and editors write hides no line; quotes around a field, as R writes them, are
+ * no part of it. */
+static void test_marks_and_quotes(void **state)
+{
+    (void)state;
+    struct particles p = read_text(particles_csv_decode, "\xef\xbb\xbfx,y,z,q\n1,2,3,4\n");
+    assert_true(p.count == 1 && p.position[0] == 1 && p.charge[0] == 4);
+    particles_close(&p);
+    p = read_text(particles_pqr_decode, "\xef\xbb\xbf"
+                                        "ATOM 1 N NTE 1 6 7 8 0.5 1.8\nATOM 2 N NTE 1 6 7 8 0.5 1.8\n");
+    assert_int_equal(p.count, 2);
+    particles_close(&p);
+    p = read_text(particles_csv_decode, "\"\",\"x\",\"y\",\"z\",\"q\"\n\"1\",1,\"2\",3,4\n");
+    assert_true(p.count == 1 && p.position[1] == 2 && p.charge[0] == 4 && p.header->ignored == 1);
+    particles_close(&p);
+    refused(particles_csv_decode, "x,y,z,q\n1,2,3,\"\n", "Line 2, column 4 (charge): \"\"\" is not a finite number.");
+}
+
+/* Without names, columns behind z are whole velocities: a mass there would be taken for the first of their parts. */
+static void test_parts_of_velocities(void **state)
+{
+    (void)state;
+    static const struct particles_wanted moving = {.order = {PARTICLE_VELOCITY, PARTICLE_MASS}};
+    static const char sentence[] = "Line 1 has 4 columns; x, y, z and, after them, three of velocities are expected. "
+                                   "Name other columns in a header line of a CSV file (x,y,z,mass).";
+    struct particles p = read_bytes(particles_xyz_decode, "1 2 3 4 5 6 7\n", 14, &moving);
+    assert_true(p.velocity[2] == 6 && p.mass[0] == 7);
+    particles_close(&p);
+    p = read_bytes(particles_xyz_decode, "1 2 3\n", 6, &moving);
+    assert_true(!p.velocity && !p.mass);
+    particles_close(&p);
+    refused_as(particles_xyz_decode, "1 2 3 4\n", &moving, ERR_MALFORMED_FILE, sentence);
+    refused_as(particles_csv_decode, "1,2,3,4\n", &moving, ERR_MALFORMED_FILE, sentence);
+}
+
 /* IDs beyond 2^53 are not rounded. */
 static void test_csv_ids(void **state)
 {
@@ -349,6 +384,9 @@ static void test_sniff(void **state)
         {"1.0 2.0 3.0 -0.5\n", "xyz"},
         {"# comment\nx,y,z,q\n", "csv"},
         {"1;2;3;4\n", "csv"},
+        {"\xef\xbb\xbf"
+         "3\nwater\nO 0 0 0\n",
+         "xyz"},
         {"\x93NUMPY\x01", "npy"},
         {"PK\x03\x04", "npz"},
         {"hello world\n", NULL},
@@ -381,10 +419,18 @@ static void test_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pqr),          cmocka_unit_test(test_pqr_refused), cmocka_unit_test(test_pdb),
-        cmocka_unit_test(test_xyz),          cmocka_unit_test(test_csv),         cmocka_unit_test(test_csv_ids),
-        cmocka_unit_test(test_sniff),        cmocka_unit_test(test_elements),    cmocka_unit_test(test_open_refuses),
+        cmocka_unit_test(test_pqr),
+        cmocka_unit_test(test_pqr_refused),
+        cmocka_unit_test(test_pdb),
+        cmocka_unit_test(test_xyz),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_csv_ids),
+        cmocka_unit_test(test_sniff),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_open_refuses),
         cmocka_unit_test(test_npy_integers),
+        cmocka_unit_test(test_marks_and_quotes),
+        cmocka_unit_test(test_parts_of_velocities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

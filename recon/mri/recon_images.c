@@ -96,17 +96,33 @@ static int buffers_alloc(struct gridder *g)
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
 
+/* Copy a position or a direction; one that is not finite becomes 0, which is no direction: image.h's writers take an
+ * axis of the patient for it. */
+static bool vector_take(float to[3], const float from[3])
+{
+    const bool finite = isfinite(from[0]) && isfinite(from[1]) && isfinite(from[2]);
+    for (int d = 0; d < 3; d++)
+        to[d] = finite ? from[d] : 0;
+    return finite;
+}
+
+/* Where the image is, from its first readout; false: that has values that are not finite. */
+static bool place_fill(struct image_info *info, const struct scan_readout *readout)
+{
+    const bool taken[] = {
+        vector_take(info->position, readout->position), vector_take(info->read_dir, readout->read_dir),
+        vector_take(info->phase_dir, readout->phase_dir), vector_take(info->slice_dir, readout->slice_dir),
+        vector_take(info->table_position, readout->table_position)};
+    return taken[0] && taken[1] && taken[2] && taken[3] && taken[4];
+}
+
 /* The image's position, from its first readout. */
 static void info_fill(struct recon_job *job, size_t f)
 {
     const struct frame *frame = &job->frames->frame[f];
     const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first]];
     struct image_info *info = &job->images->info[f];
-    memcpy(info->position, readout->position, sizeof info->position);
-    memcpy(info->read_dir, readout->read_dir, sizeof info->read_dir);
-    memcpy(info->phase_dir, readout->phase_dir, sizeof info->phase_dir);
-    memcpy(info->slice_dir, readout->slice_dir, sizeof info->slice_dir);
-    memcpy(info->table_position, readout->table_position, sizeof info->table_position);
+    place_fill(info, readout);
     for (int d = 0; d < 3; d++)
         info->fov_mm[d] = (float)job->out_fov_mm[d];
     info->average = readout->idx[SCAN_AVERAGE];
@@ -184,6 +200,11 @@ static void gridder_free(struct gridder *g)
 static void info_report(struct recon_job *job, size_t f)
 {
     const struct frame *frame = &job->frames->frame[f];
+    struct image_info place;
+    if (!place_fill(&place, readout_at(job, frame->first)))
+        recon_report_warn(job,
+                          "The position or a direction of an image is not finite: the image is placed at 0, or along "
+                          "the patient's axes.");
     if (!frame->one_place)
         recon_report_warn(
             job, "The readouts of an image differ in position or direction; the image has those of the first.");

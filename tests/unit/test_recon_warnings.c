@@ -338,6 +338,24 @@ static void data_beyond_single_precision_are_reported(void **state)
     flat_free(&flat);
 }
 
+static void a_place_that_is_not_finite_is_reported(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome out = {0};
+    flat_init(&flat, 16, 14, 1);
+    struct scan_readout *readout = random_readout(&flat, 90, 1, 3, 2);
+    readout->position[1] = NAN;
+    readout->read_dir[0] = INFINITY;
+    succeed(&flat, "", &out);
+    assert_true(*warned(&out, "The position or a direction of an image is not finite"));
+    const struct image_series *series = images_of(&out);
+    for (int d = 0; d < 3; d++)
+        assert_true(series->info[0].position[d] == 0 && series->info[0].read_dir[d] == 0);
+    drop(&out);
+    flat_free(&flat);
+}
+
 static void noise_of_other_coils_is_reported(void **state)
 {
     (void)state;
@@ -451,6 +469,7 @@ int main(void)
         cmocka_unit_test_setup(coils_without_signal_are_reported, random_reset),
         cmocka_unit_test_setup(an_image_of_zeros_is_reported, random_reset),
         cmocka_unit_test_setup(data_beyond_single_precision_are_reported, random_reset),
+        cmocka_unit_test_setup(a_place_that_is_not_finite_is_reported, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
         cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),
         cmocka_unit_test_setup(a_wider_image_gives_no_warning_of_repetition, random_reset),

@@ -142,7 +142,7 @@ static int segments_choose(struct field *field, const double span[2])
                                      recon_iterates(job) ? field->normal.count : 1);
     if (!enough)
         return err_set(ERR_LIMIT,
-                       "The field map spans %.0f to %.0f Hz, %.0f cycles during a readout of %.3g ms; %d time segments "
+                       "The field map spans %.4g to %.4g Hz, %.4g cycles during a readout of %.3g ms; %d time segments "
                        "are too few for that at tolerance=%g. Set pixels outside the object to 0, or pass "
                        "off_resonance=off.",
                        s->first, most, cycles, 1e3 * (span[1] - span[0]), SEGMENTS_MOST, tolerance);

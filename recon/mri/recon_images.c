@@ -264,17 +264,19 @@ static int images_check(struct recon_job *job, bool lives)
         return err_set(ERR_DATA_NONFINITE,
                        "The image has values that are not finite numbers, because the k-space data, or the density "
                        "weights, are too large for single precision. Divide them by a constant.");
-    if (lives && squares && (most < least_square || most > most_square))
+    if (!lives)
+        return 0;
+    if (most == 0 && (recon_maps(job) || recon_iterates(job)))
+        recon_report_warn(job,
+                          "All pixels are 0, although the k-space is not: the coil maps are 0 everywhere, as those of "
+                          "coils=sense are where it finds no object (those of coils=adaptive cover every pixel), or "
+                          "lambda is too large, or the k-space data are below %g.",
+                          least_square);
+    else if (squares && (most < least_square || most > most_square))
         recon_report_warn(job,
                           "The image's largest value is %.3g. The squares of values beyond %g to %g are inaccurate or "
                           "lost in single precision, and the image with them. Multiply the k-space data by a constant.",
                           most, least_square, most_square);
-    else if (lives && most == 0)
-        recon_report_warn(job, "All pixels are 0, although the k-space is not: %s.",
-                          recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE
-                              ? "lambda is too large"
-                              : "coils=sense found no object, outside of which its maps are 0, or lambda is too large; "
-                                "the maps of coils=adaptive cover every pixel");
     return 0;
 }
 

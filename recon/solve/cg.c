@@ -13,6 +13,10 @@
  */
 enum { AHEAD_MOST = 5, AHEAD_WORK = 1 << 25 };
 
+/* Relative to its first, the residual at which any iteration ends: far below what float32's rounding lets the solution
+ * follow. The residual that is carried on falls further, until its vectors underflow and <p, q> is 0. */
+static const double least_residual = 1e-15;
+
 struct cg {
     struct dev *dev;
     const struct op_frames *op;
@@ -35,7 +39,8 @@ static int not_positive(const char *image, int done)
     return err_set(
         ERR_DIVERGED,
         "The normal operator of iteration %d%s is not positive: the density weights or the coil maps are not "
-        "what the method can use. method=adjoint shows an image of the same samples.",
+        "what the method can use, or gridding is too inaccurate (tolerance). method=adjoint shows an image of the "
+        "same samples.",
         done + 1, image);
 }
 
@@ -141,7 +146,8 @@ int cg_solve_frames(struct dev *dev, const struct op_frames *op, const double *l
 {
     struct cg c = {.dev = dev, .op = op, .image = image};
     bool late = false;
-    c.vec = (struct vec_cg){.n = op->domain, .frames = op->frames, .tolerance = stop->tolerance, .x = x};
+    c.vec = (struct vec_cg){
+        .n = op->domain, .frames = op->frames, .tolerance = fmax(stop->tolerance, least_residual), .x = x};
     int rc = cg_open(&c, dev, op, lambda);
     if (rc == 0)
         rc = vec_cg_begin(dev, &c.vec, b);

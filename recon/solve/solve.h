@@ -12,7 +12,8 @@
 /* When an iteration ends: at the first of these. */
 struct solve_stop {
     int iterations;   /* the most, >= 1 */
-    double tolerance; /* conjugate gradients: |b - (N + lambda) x| / |b|; proximal: |x_k - x_(k-1)| / |x_k|; 0: never */
+    double tolerance; /* conjugate gradients: |b - (N + lambda) x| / |b|, at least 1e-15; proximal: |x_k - x_(k-1)| /
+                         |x_k|, 0: never */
     double seconds;   /* begin no iteration later than this after the first; 0: no limit */
 };
 

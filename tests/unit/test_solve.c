@@ -191,6 +191,33 @@ static void test_cg_diverges(void **state)
     dev_free(dev);
 }
 
+/* With a tolerance of 0 the iteration ends before its vectors underflow, which would be a failure. */
+static void test_cg_without_tolerance(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu();
+    struct matrix m;
+    struct solve_result result;
+    const struct solve_stop stop = {.iterations = 10000};
+    struct c32 x[N], *b = op_test_random(dev, N, 2);
+    double complex solved[N];
+    double error = 0, norm = 0;
+    matrix_make(&m, 0.01, 0.02); /* N p underflows before p */
+    const struct op op = op_of(&m);
+    assert_int_equal(cg_solve(dev, &op, 0, b, x, &stop, NULL, &result), 0);
+    assert_int_equal(result.end, SOLVE_TOLERANCE);
+    assert_true(result.iterations < 100 && result.residual < 1e-14);
+    matrix_apply(&m, true, 0, b, solved);
+    for (int i = 0; i < N; i++) {
+        error += pow(cabs(solved[i] - ((double)x[i].re + I * (double)x[i].im)), 2);
+        norm += pow(cabs(solved[i]), 2);
+    }
+    /* Float32's rounding, 6e-8, of the few steps that change x. */
+    assert_true(sqrt(error / norm) < 1e-6);
+    dev_release(dev, b);
+    dev_free(dev);
+}
+
 /* Frames of several operators, one after the other: [frames][N]. */
 struct matrices {
     struct matrix of[4];
@@ -309,8 +336,10 @@ static void test_power(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cg_solves), cmocka_unit_test(test_cg_ends),        cmocka_unit_test(test_cg_diverges),
-        cmocka_unit_test(test_cg_frames), cmocka_unit_test(test_cg_frames_fail), cmocka_unit_test(test_power),
+        cmocka_unit_test(test_cg_solves),   cmocka_unit_test(test_cg_ends),
+        cmocka_unit_test(test_cg_diverges), cmocka_unit_test(test_cg_without_tolerance),
+        cmocka_unit_test(test_cg_frames),   cmocka_unit_test(test_cg_frames_fail),
+        cmocka_unit_test(test_power),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

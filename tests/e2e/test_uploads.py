@@ -2,6 +2,7 @@
 """Uploads that are interrupted and resumed (tus 1.0), across restarts and kills; digests of bodies (RFC 9530)."""
 import base64
 import concurrent.futures
+import contextlib
 import email.utils
 import hashlib
 import os
@@ -221,31 +222,52 @@ def aged(daemon, where):
     os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (before, before))
 
 
-@test("an upload that is about to expire stays if a chunk of it comes at that moment")
-def chunk_at_the_end():
+@contextlib.contextmanager
+def late():
+    """A daemon that searches for uploads every 4 s, with latelook.so, and the beginning of the files at which it stops.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        note, left = folder + "/hold.note", folder + "/hold.left"
         environment = {"LD_PRELOAD": fault("latelook"), "LATELOOK_HOLD": folder + "/hold",
                        "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
         with Daemon(devices="cpu", environment=environment, upload_lifetime=4) as daemon:
-            body = scan(daemon)
-            where = lasting(daemon, create(daemon, body))
-            append(daemon, where, 0, body[:1000]).expect(204)
-            lasting(daemon, where)
-            wait_until(lambda: used(daemon) == 1000, "its reservation to end: a search for those that expire is next")
-            for name in (note, left):
-                open(name, "w").close()
-            wait_until(lambda: os.path.exists(note + ".there"), "the search")
-            aged(daemon, where)
-            os.unlink(note)
-            wait_until(lambda: os.path.exists(left + ".there"), "the search to have seen that it expires")
-            append(daemon, where, 1000, body[1000:2000]).expect(204)
-            lasting(daemon, where)
-            os.unlink(left)
-            other = create(daemon, body)
-            aged(daemon, other)
-            wait_until(lambda: daemon.request("HEAD", other, headers=TUS).status == 404, "a later upload to expire")
-            same(offset_of(daemon, where), 2000, "offset")
+            yield daemon, folder + "/hold"
+
+
+@test("an upload that is about to expire stays if a chunk of it comes at that moment")
+def chunk_at_the_end():
+    with late() as (daemon, hold):
+        note, left = hold + ".note", hold + ".left"
+        body = scan(daemon)
+        where = lasting(daemon, create(daemon, body))
+        append(daemon, where, 0, body[:1000]).expect(204)
+        lasting(daemon, where)
+        wait_until(lambda: used(daemon) == 1000, "its reservation to end: a search for those that expire is next")
+        for name in (note, left):
+            open(name, "w").close()
+        wait_until(lambda: os.path.exists(note + ".there"), "the search")
+        aged(daemon, where)
+        os.unlink(note)
+        wait_until(lambda: os.path.exists(left + ".there"), "the search to have seen that it expires")
+        append(daemon, where, 1000, body[1000:2000]).expect(204)
+        lasting(daemon, where)
+        os.unlink(left)
+        other = create(daemon, body)
+        aged(daemon, other)
+        wait_until(lambda: daemon.request("HEAD", other, headers=TUS).status == 404, "a later upload to expire")
+        same(offset_of(daemon, where), 2000, "offset")
+
+
+@test("the last chunk is answered with its job also if the search for complete uploads made it")
+def completed_by_the_search():
+    with late() as (daemon, hold), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = scan(daemon)
+        where = lasting(daemon, create(daemon, body))
+        open(hold + ".whole", "w").close()
+        answer = pool.submit(append, daemon, where, 0, body)
+        wait_until(lambda: daemon.get("/v1/jobs").json()["jobs"], "a job of the upload")
+        assert os.path.exists(hold + ".whole.there"), "the request made the job"
+        os.unlink(hold + ".whole")
+        same(answer.result().expect(204).headers["x-job-id"], where.rsplit("/", 1)[1], "job")
 
 
 def begin(daemon, length, client):

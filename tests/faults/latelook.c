@@ -4,7 +4,8 @@
  * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
  * stops a thread that has read a page of jobs, before it asks for their progress, and LATELOOK_HOLD.wait an MRD session
  * that begins to wait for its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
- * resumable upload, and LATELOOK_HOLD.left one that has read its time left.
+ * resumable upload, and LATELOOK_HOLD.left one that has read its time left; LATELOOK_HOLD.whole stops a request that
+ * has synced a chunk and released the upload.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -102,4 +103,16 @@ int openat(int folder, const char *path, int flags, ...)
         looked = 0;
     }
     return next(folder, path, flags, mode);
+}
+
+int fdatasync(int fd)
+{
+    int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    char link[32], path[512];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    if (strstr(path, "/uploads/"))
+        stop_soon(".whole", 2);
+    return next(fd);
 }

@@ -118,5 +118,8 @@ int http_answer_stream(struct request *request, unsigned status, const char *med
         return err_no_memory("the answer; try again later");
     }
     MHD_add_response_header(response, "Content-Type", media);
+    /* The library ends a HEAD's chunked answer like that of a GET, with an empty chunk: nothing may follow it. */
+    if (strcmp(request->method, "HEAD") == 0)
+        MHD_add_response_header(response, "Connection", "close");
     return queue(request, status, response, headers);
 }

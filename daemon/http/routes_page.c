@@ -51,7 +51,7 @@ int route_page(struct request *request)
     }
     const char *known = http_header(request, "If-None-Match");
     if (known && etag_listed(known, file->etag, true))
-        return http_answer(request, 304, "", strdup(""), headers);
+        return http_answer_memory(request, 304, file->media, file->bytes, file->length, headers);
     if (file->coding) {
         headers[used++] = "Content-Encoding";
         headers[used++] = file->coding;

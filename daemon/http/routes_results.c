@@ -33,17 +33,13 @@ static int warnings_put(const struct job *job, char text[WARNINGS][WARNING_BYTES
     return used;
 }
 
-/* Whether If-Match and If-None-Match let the file with this ETag be sent. false: *rc has the answer. */
-static bool etag_admits(struct request *request, const char *etag, const char *const *headers, int *rc)
+/* The status that If-Match and If-None-Match ask for, of the file with this ETag: 200, 304 or 412. */
+static unsigned etag_status(struct request *request, const char *etag)
 {
     const char *match = http_header(request, "If-Match"), *none = http_header(request, "If-None-Match");
     if (match && !etag_listed(match, etag, false))
-        *rc = err_set(ERR_PRECONDITION_FAILED, "The result does not match If-Match; its ETag is %s.", etag);
-    else if (none && etag_listed(none, etag, true))
-        *rc = http_answer(request, 304, "", strdup(""), headers);
-    else
-        return true;
-    return false;
+        return 412;
+    return none && etag_listed(none, etag, true) ? 304 : 200;
 }
 
 /* The bytes that Range and If-Range ask for; of RANGE_WHOLE: all. */
@@ -81,24 +77,23 @@ static int file_answer(struct request *request, const struct job *job, const cha
     snprintf(disposition, sizeof disposition, "inline; filename=\"%s\"", name);
     const char *headers[HEADERS] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
                                     "Vary", "Accept"};
-    int used = 8, rc = 0;
+    int used = 8;
     for (int i = 0; more && more[i] && i < MORE; i++)
         headers[used++] = more[i];
     /* A submission that is answered with its result had nothing to compare with. */
-    const bool asked = strcmp(request->method, "POST") != 0;
+    const unsigned status = strcmp(request->method, "POST") != 0 ? etag_status(request, etag) : 200;
     int64_t first = 0, last = bytes - 1;
     enum range_kind kind = RANGE_WHOLE;
-    bool sent = !asked || etag_admits(request, etag, headers, &rc);
-    if (sent && strcmp(request->method, "GET") == 0) /* a HEAD has no ranges: RFC 9110, section 14.2 */
+    if (status == 304) /* Content-Length, if there is one, is that of the file: RFC 9110, section 8.6 */
+        return http_answer_file(request, status, fd, 0, bytes, headers);
+    if (status == 200 && strcmp(request->method, "GET") == 0) /* a HEAD has no ranges: section 14.2 */
         kind = range_find(request, etag, bytes, &first, &last);
-    if (sent && kind == RANGE_OUTSIDE) {
-        sent = false;
-        rc = range_refuse(request, job->id, bytes);
-    }
-    if (!sent) {
+    if (status == 412 || kind == RANGE_OUTSIDE)
         close(fd);
-        return rc;
-    }
+    if (status == 412)
+        return err_set(ERR_PRECONDITION_FAILED, "The result does not match If-Match; its ETag is %s.", etag);
+    if (kind == RANGE_OUTSIDE)
+        return range_refuse(request, job->id, bytes);
     if (kind == RANGE_PART) {
         snprintf(range, sizeof range, "bytes %lld-%lld/%lld", (long long)first, (long long)last, (long long)bytes);
         headers[used++] = "Content-Range";

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health and metrics."""
+import http.client
 import json
 import re
 import socket
@@ -172,9 +173,16 @@ def etag(daemon):
     first = daemon.get(path + "?format=npy").expect(200, "application/x-npy")
     tag = first.headers["etag"]
     assert re.match(r'^"[^"]+"$', tag), tag
-    same(daemon.get(path + "?format=npy", If_None_Match=tag).expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match=f'"other", {tag}').expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match='"other"').expect(200).body, first.body, "body")
+    # The length, if it is told, is that of the result; nothing of it follows, so that the next answer is understood.
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
+    for headers, status, told in (({"If-None-Match": tag}, 304, b""), ({}, 200, first.body)):
+        connection.request("GET", path + "?format=npy", headers=headers)
+        answer = connection.getresponse()
+        same((answer.status, answer.headers["content-length"], answer.read()), (status, str(len(first.body)), told),
+             "status, length and body")
+    connection.close()
     # An unchanged result may be kept as long as the cached one.
     for headers in (b"", b"If-None-Match: " + tag.encode() + b"\r\n"):
         head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-npy\r\nConnection: close\r\n"
@@ -215,6 +223,14 @@ def ranges(daemon):
          "If-Range of another file")
     same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10],
          "If-Range")
+
+
+@test("a HEAD of a stream is the last answer of its connection: the library ends it with an empty chunk")
+def head_of_a_stream(daemon):
+    daemon.submit(BODY, Accept="multipart/mixed", Idempotency_Key="head").expect(202)
+    for path in ("/v1/streams?key=head", "/v1/events"):
+        answer = raw(daemon, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert status_of(answer) == 200 and b"\r\nconnection: close\r\n" in answer.lower(), answer
 
 
 @test("?format= or Accept selects the format of an image; unknown ones are refused")

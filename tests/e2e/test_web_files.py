@@ -64,7 +64,7 @@ def files(daemon):
 
 @test("the coding is the one that the browser prefers, each with its own ETag; 304 for a known one")
 def codings(daemon):
-    path, seen = "/ui/app-ABCD2345.js", {}
+    path, seen, sizes = "/ui/app-ABCD2345.js", {}, {}
     for accepted, coding in (("gzip, deflate, br", "br"), ("gzip", "gzip"), ("br;q=0.5, gzip;q=0.8", "gzip"),
                              ("*", "br"), ("GZIP;q=1.0", "gzip"),
                              ("br;q=0, *;q=0.1", "gzip"), ("", None), ("identity", None), ("gzip;q=0", None),
@@ -73,7 +73,7 @@ def codings(daemon):
         same(answer.headers.get("content-encoding"), coding, f"coding for {accepted!r}")
         same(answer.body, FILES["app-ABCD2345.js" + {"br": ".br", "gzip": ".gz", None: ""}[coding]],
              f"bytes for {accepted!r}")
-        seen[coding] = answer.headers["etag"]
+        seen[coding], sizes[coding] = answer.headers["etag"], len(answer.body)
     same(len(set(seen.values())), 3, "different ETags")
     for coding, etag in seen.items():
         for known in (etag, f'"other", {etag}', f"W/{etag}", "*"):
@@ -81,6 +81,7 @@ def codings(daemon):
             same((answer.body, answer.headers["etag"], answer.headers["vary"]), (b"", etag, "Accept-Encoding"),
                  f"304 for {known}")
             assert "content-security-policy" in answer.headers, answer.headers
+            same(answer.headers["content-length"], str(sizes[coding]), "length of what is known")
         daemon.get(path, Accept_Encoding=coding or "", If_None_Match='"other"').expect(200)
 
 

@@ -58,7 +58,10 @@ static void sending_end(struct outbox *outbox, struct sending *sending, enum del
                        delivery->destination, err_last()->text);
     outbox_count(outbox, delivery->destination, state);
     files_close(outbox, sending);
-    if (state == DELIVERY_DELIVERED)
+    if (rc == ERR_NOT_FOUND && state != DELIVERY_DELIVERED)
+        log_line_about(log, LOG_LEVEL_INFO, &about, "not delivered to %s: the job was deleted meanwhile",
+                       delivery->destination);
+    else if (state == DELIVERY_DELIVERED)
         log_line_about(log, LOG_LEVEL_INFO, &about, "delivered to %s: %s", delivery->destination, text);
     else if (state == DELIVERY_DEAD)
         log_line_about(log, LOG_LEVEL_WARNING, &about, "gave up delivering to %s after %lld attempts: %s",

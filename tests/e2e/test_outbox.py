@@ -147,6 +147,23 @@ def slow():
             delivered(daemon, first, "stuck", "dead")
 
 
+@test("a job that is deleted while it is sent is sent no more, and the log promises no other attempt")
+def deleted():
+    with Receiver(answers=[500]) as receiver:
+        receiver.hold.clear()
+        lines = configured("deleted", hook("good", receiver.port), "rule good\n")
+        with Daemon(destinations=lines) as daemon:
+            job = daemon.run(GOOD)["id"]
+            wait_until(lambda: receiver.got, "the job to be sent")
+            daemon.request("DELETE", f"/v1/jobs/{job}").expect(204)
+            receiver.hold.set()
+            wait_until(lambda: "not delivered to good" in daemon.read_log(), "the end of the attempt")
+            assert "not delivered to good: the job was deleted meanwhile" in daemon.read_log(), daemon.read_log()
+            other = daemon.run(GOOD)["id"]
+            delivered(daemon, other, "good")
+            same([json.loads(body)["data"]["id"] for _, _, body in receiver.got], [job, other], "what was sent")
+
+
 @test("a job is kept beyond its age until it is delivered")
 def kept():
     with Daemon(destinations=configured("kept", hook("down", free_port(), "attempts=3 retry=1"),

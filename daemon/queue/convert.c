@@ -164,9 +164,12 @@ static int64_t views_drop(const struct converter *converter, const struct task *
             memcpy(name, entry->d_name, strlen(entry->d_name) + 1);
             oldest = about;
         }
-        if (views > CONVERT_VIEWS && unlinkat(folder, name, 0) == 0)
-            bytes += oldest.st_size;
+        const bool many = views > CONVERT_VIEWS, dropped = many && unlinkat(folder, name, 0) == 0;
+        const bool stays = many && !dropped && errno != ENOENT; /* the disk fails */
+        bytes += dropped ? oldest.st_size : 0;
         closedir(list);
+        if (stays)
+            return bytes;
     }
     return bytes;
 }

@@ -176,6 +176,18 @@ def put_back_is_an_event():
         stream.close()
 
 
+@test("a view is answered, and the service stops, although the disk refuses to remove the oldest of too many")
+def view_that_stays():
+    with Failing() as daemon:
+        path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
+        for size in range(1, 65):
+            daemon.get(f"{path}?size={size}").expect(200)
+        daemon.arm("unlinkat", lasts=True)
+        daemon.get(f"{path}?size=65").expect(200)
+        assert daemon.fault.failed(), "nothing has failed"
+        daemon.fault.release()
+
+
 # What a scan's commit waits for: its file (fsync), and its row (fdatasync).
 COMMIT = ("fsync", "fdatasync")
 

@@ -248,11 +248,12 @@ static int job_make(struct request *request, const char *format)
                        request->part[2]);
     int rc = upload_finish(service->uploads, service->core.store, request->part[2], service->core.options->queue_limit,
                            &request->job);
+    const struct err failure = *err_last();
     /* The search for complete uploads may have come first. */
     if (rc == ERR_NOT_FOUND && request_job(request, request->part[2], &request->job) == 0)
         return 0;
     if (rc)
-        return rc;
+        return err_restore(&failure);
     metrics_submitted(service->core.metrics, request->job.kind);
     metrics_ingested(service->core.metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];

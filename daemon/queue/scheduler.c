@@ -273,6 +273,8 @@ static json_t *never_ids(struct scheduler *scheduler)
 static void assign(struct scheduler *scheduler)
 {
     const struct core *core = &scheduler->core;
+    /* Set before `stopping` is read: who sets `stopping` and then finds this false knows that no job is claimed. */
+    scheduler->claiming = true;
     while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "") &&
            !is_held(scheduler)) {
         struct job job;
@@ -284,16 +286,17 @@ static void assign(struct scheduler *scheduler)
         if (rc) {
             log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be claimed, retrying: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + STORE_RETRY_SECONDS;
-            return;
+            break;
         }
         if (!found)
-            return;
+            break;
         struct worker_slot *idle = idle_find(scheduler, job.id);
         idle->running.job = job;
         waiters_wake(core->waiters, job.id); /* event streams */
         job_hand_over(scheduler, idle);
         scheduler->prefetch_pending = true;
     }
+    scheduler->claiming = false;
 }
 
 /* Cancel jobs on request or past their time limit; kill workers that do not comply. */

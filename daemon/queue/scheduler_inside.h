@@ -66,6 +66,7 @@ struct scheduler {
     pthread_t thread;
     int wake; /* eventfd */
     _Atomic int stopping;
+    _Atomic bool claiming; /* the thread looks for a job to give to a worker, or has one that no status shows yet */
     _Atomic double turned; /* clock_seconds() of the last turn */
     _Atomic bool held;     /* no job starts: the disk is full or failing; `held_by` says why */
     /* of the thread */

@@ -67,7 +67,7 @@ int scheduler_status(struct scheduler *scheduler, struct worker_status status[WO
 
 bool scheduler_is_idle(struct scheduler *scheduler)
 {
-    bool idle = true;
+    bool idle = !scheduler->claiming; /* before the statuses, which show the claimed job once this is false again */
     pthread_mutex_lock(&scheduler->lock);
     for (int i = 0; i < scheduler->count; i++)
         idle = idle && !scheduler->status[i].job[0] && !scheduler->status[i].ending[0];

@@ -175,6 +175,26 @@ static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
     }
 }
 
+/* Who stops the service waits for the jobs that run, also for one that was claimed this moment. */
+static void a_job_that_runs_in_the_store_keeps_the_scheduler_busy(void **state)
+{
+    struct fixture *f = *state;
+    struct job job = {.state = JOB_QUEUED};
+    char id[JOB_ID];
+    is_test = true;
+    slow = true;
+    submit(f, "wait", id);
+    for (double end = clock_seconds() + HANGS_SECONDS; job.state == JOB_QUEUED && clock_seconds() < end;) {
+        job_clear(&job);
+        assert_int_equal(store_get(f->store, id, &job), 0);
+    }
+    const bool idle = scheduler_is_idle(f->scheduler);
+    slow = false;
+    assert_int_equal(job.state, JOB_RUNNING);
+    assert_false(idle);
+    job_clear(&job);
+}
+
 /* A stream is announced when it begins to arrive, and when it is complete. Its job may be claimed before the scheduler
  * has looked at the second announcement: the worker, which has begun the job, is not told to prepare it again. */
 static void a_job_that_has_begun_is_not_prepared_again(void **state)
@@ -369,6 +389,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
         WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
+        WITH_SCHEDULER(a_job_that_runs_in_the_store_keeps_the_scheduler_busy),
         WITH_SCHEDULER(a_job_that_has_begun_is_not_prepared_again),
         WITH_SCHEDULER(a_file_that_arrives_gives_way_to_one_that_is_there),
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),

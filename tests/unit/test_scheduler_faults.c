@@ -176,7 +176,7 @@ static void a_device_that_fails_every_job_fails_none_of_them(void **state)
             job_clear(&job);
         }
     }
-    assert_int_equal(attempts, 3);
+    assert_true(attempts >= 3);
     device_breaks(f, false);
     for (int i = 0; i < 3; i++) {
         job = reach(f, ids[i], JOB_SUCCEEDED);

@@ -40,6 +40,8 @@ FINAL = ("succeeded", "failed", "canceled")
 PATIENT = {"worker_timeout": 600, "header_timeout": 600, "cancel_grace": 600}
 SLOW = 120  # seconds after which a test reports a hang; no test asserts a speed
 
+GIVEN = set()  # ports that free_port() has returned
+
 # Output that none of the programs may ever print.
 REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:|Assertion .* failed|"
                      r"HDF5-DIAG|stack smashing|Segmentation fault|double free)")
@@ -92,14 +94,17 @@ def children_of(parent):
 
 def free_port():
     """A free port of 127.0.0.1 outside the range of ports that the kernel assigns: with other programs connecting all
-    the time, it would soon assign one of its range to one of them.
+    the time, it would soon assign one of its range to one of them. No two calls of a program return the same port.
     """
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         least = int(file.read().split()[0])
     while True:
+        port = random.randrange(10000, least)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", random.randrange(10000, least)))
-            return probe.getsockname()[1]
+            probe.bind(("127.0.0.1", port))
+            if port not in GIVEN:
+                GIVEN.add(port)
+                return port
 
 
 def fault(name):

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import BIN, ROOT, SLOW, main, same, skip, test
+from harness import BIN, ROOT, SLOW, main, same, sanitized, skip, test
 
 BUILD = os.path.dirname(BIN)
 PAGES = ("mrirecon.1", "mrirecond.conf.5", "mrirecond.8")
@@ -87,15 +87,16 @@ def rendered():
 @test("make install installs the pages, and make uninstall removes everything but the configuration")
 def installed():
     with tempfile.TemporaryDirectory() as root:
-        # With the options of this build: with a different CUDA, make would link the programs again while other tests
-        # run them.
+        # With the options of this build: with a different CUDA or SAN, make would link the programs again while other
+        # tests run them.
         cuda = ["CUDA=0"]
         if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so"):
             with open(f"{BUILD}/flags/nvcc") as file:
                 flags = file.read()
                 cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", flags)), "NVCC_OPTIMIZE=" +
                         re.search(r" (-O\d.*?) -I\.", flags).group(1)]
-        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda]
+        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda,
+                f"SAN={int(sanitized())}"]
         built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 
         def files():

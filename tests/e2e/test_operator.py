@@ -423,7 +423,8 @@ def share_of_the_disk():
     with Daemon(devices="cpu", keep_jobs=2) as daemon:
         job = daemon.submit(body(daemon)).expect(202).json()["id"]
         wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the job to go for its age")
-        same(daemon.metrics()['mrirecond_jobs_completed_total{kind="recon"}'], 1, "jobs that succeeded")
+        wait_until(lambda: daemon.metrics().get('mrirecond_jobs_completed_total{kind="recon"}') == 1,
+                   "the job's success to be counted")
         wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="age"}'] == 1,
                    "its removal to be counted")
         daemon.kill()

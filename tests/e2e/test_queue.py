@@ -418,7 +418,8 @@ def retention_by_age():
         job = submit(daemon)
         wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the job to go")
         wait_until(lambda: not [name for name in daemon.files() if job in name], "its files to go")
-        same(daemon.metrics()['mrirecond_jobs_completed_total{kind="recon"}'], 1, "jobs that succeeded")
+        wait_until(lambda: daemon.metrics().get('mrirecond_jobs_completed_total{kind="recon"}') == 1,
+                   "the job's success to be counted")
         daemon.options.update(HELD)
         daemon.kill()
         daemon.restart()

@@ -316,8 +316,7 @@ def reservation():
                                                                 bytes(50000)).status, daemon.submit(body).status
             lasting(daemon, where)
             return where, seen[0] >= 1000000, *seen[1:]
-        where, *seen = while_reserved(reserved, lambda where,
-                                      *_: daemon.request("DELETE", where, headers=TUS).expect(204))
+        where, *seen = while_reserved(daemon, reserved)
         same(seen, [True, 204, 507], "whether blocks were reserved, statuses of an append and of a submission")
         wait_until(lambda: used(daemon) == 50000, "the reservation to end")
         assert os.stat(path(where)).st_blocks * 512 < 100000, "the blocks are still allocated"
@@ -328,17 +327,18 @@ def reservation():
         def another():
             others = [begin(daemon, length, client).expect(201).headers["location"]
                       for length, client in ((1000000, "other"), (100000, "third"))]
-            refused = append(daemon, where, 50000, bytes(100)).status
+            offset = offset_of(daemon, where)
+            refused = append(daemon, where, offset, bytes(100)).status
             for other in others:
                 daemon.request("DELETE", other, headers=TUS).expect(204)
-            return refused, offset_of(daemon, where)
-        same(while_reserved(another, lambda *_: None), (507, 50000),
-             "status of an append that has no room, and the offset")
+            return refused, offset_of(daemon, where) - offset
+        same(while_reserved(daemon, another), (507, 0),
+             "status of an append that has no room, and how far the offset moved")
 
         def taken_again():
             offset = offset_of(daemon, where)
             return append(daemon, where, offset, bytes(100)).status, used(daemon), offset_of(daemon, where) - offset
-        same(while_reserved(taken_again, lambda *_: None), (204, 1000000, 100),
+        same(while_reserved(daemon, taken_again), (204, 1000000, 100),
              "status, bytes counted, and how far the offset moved")
         os.utime(path(where), (time.time() - 8, time.time() - 8))
         wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0,
@@ -365,30 +365,51 @@ def share_of_a_client():
             statuses += append(daemon, first, 0, bytes(50000)).status, begin(daemon, 50001, "greedy").status
             third = begin(daemon, 50000, "greedy")
             return (first, second), begun, *statuses, third.status
-        (first, second), *seen = while_reserved(shared, lambda wheres, *_: [
-            daemon.request("DELETE", where, headers=TUS).expect(204) for where in wheres])
+        (first, second), *seen = while_reserved(daemon, shared)
         same(seen, [1000000, 201, 202, 204, 429, 201], "bytes reserved, and statuses")
         wait_until(lambda: used(daemon) == 50000, "the reservations to end, and the job's scan to go")
 
         def resumed():
+            offsets = [offset_of(daemon, where) for where in (first, second)]
             lasting(daemon, first), lasting(daemon, second)
-            last = lasting(daemon, begin(daemon, 700000, "greedy").expect(201).headers["location"])
-            seen = append(daemon, second, 0, bytes(100)), append(daemon, first, 50000, bytes(100))
-            daemon.request("DELETE", last, headers=TUS).expect(204)
-            return [answer.status for answer in seen], offset_of(daemon, first)
-        same(while_reserved(resumed, lambda *_: None), ([429, 429], 50000),
-             "statuses of chunks that would reserve again, and the offset")
-        same(append(daemon, second, 0, bytes(100)).status, 204, "status of a chunk within the share")
+            begin(daemon, 700000, "greedy").expect(201)
+            return [append(daemon, where, offset, bytes(100)).status
+                    for where, offset in zip((first, second), offsets)], [
+                        offset_of(daemon, where) for where in (first, second)] == offsets
+        same(while_reserved(daemon, resumed), ([429, 429], True),
+             "statuses of chunks that would reserve again, and whether the offsets stay")
+        for upload in uploads_of(daemon) - {first, second}:
+            daemon.request("DELETE", upload, headers=TUS).expect(204)
+        same(append(daemon, second, offset_of(daemon, second), bytes(100)).status, 204,
+             "status of a chunk within the share")
 
 
-def while_reserved(look, undo):
-    """The result of look() within the 4 s for which a reservation lasts at least; a later result means nothing."""
+def uploads_of(daemon):
+    """The addresses of all unfinished uploads."""
+    return {f"/v1/uploads/{name.removesuffix('.json')}" for name in os.listdir(os.path.join(daemon.state, "uploads"))
+            if name.endswith(".json")}
+
+
+def while_reserved(daemon, look):
+    """The result of look() within the 4 s for which a reservation lasts at least. What it sees later, or its failure
+    then, means nothing: its uploads are removed, and it looks again once all other reservations have ended.
+    """
+    before = uploads_of(daemon)
     while True:
         begun = time.monotonic()
-        seen = look()
-        if time.monotonic() - begun < 4:
-            return seen
-        undo(*seen)
+        try:
+            seen = look()
+            if time.monotonic() - begun < 4:
+                return seen
+        except AssertionError:
+            if time.monotonic() - begun < 4:
+                raise
+        for upload in uploads_of(daemon) - before:
+            daemon.request("DELETE", upload, headers=TUS)
+        for upload in uploads_of(daemon):
+            lasting(daemon, upload)
+        wait_until(lambda: used(daemon) == sum(offset_of(daemon, upload) for upload in uploads_of(daemon)),
+                   "other reservations to end")
 
 
 @test("an upload without bytes expires after 10 minutes, one with bytes after a day")

@@ -116,6 +116,14 @@ def broken_off():
             same((watch.saved, jobs(daemon)), ([f"{where}/images/c.png"], 3), "saved, and jobs")
 
 
+def is_locked(path):
+    """Whether a process has locked a file; it exists a moment before that."""
+    with contextlib.suppress(FileNotFoundError), open("/proc/locks") as file:
+        inode = os.stat(path).st_ino
+        return any(int(line.split()[-3].rpartition(":")[2]) == inode for line in file if "->" not in line)
+    return False
+
+
 @test("a watch that can never work ends at once, with the reason")
 def refused(daemon):
     where = tempfile.mkdtemp(dir=FOLDER.name)
@@ -125,7 +133,7 @@ def refused(daemon):
         same(done.returncode, status, f"exit status of {words}")
         assert says in done.stderr, (words, done.stderr)
     with watching(daemon, where):
-        wait_until(lambda: os.path.exists(f"{where}/images/batch.state"), "the first watch")
+        wait_until(lambda: is_locked(f"{where}/images/batch.state"), "the first watch")
         done = client(daemon, "watch", where, check=False)
         assert done.returncode == 1 and "is in use" in done.stderr, done.stderr
 

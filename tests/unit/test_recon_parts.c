@@ -212,20 +212,27 @@ static void parts_of_a_scan_that_turns_out_different_are_not_used(void **state)
 }
 
 /* The whole stream arrives; its images equal those of the same stream without anything ahead, bit for bit. */
-static void check_bits(struct job *job, struct stream *s)
+static void check_bits_of(struct job *job, struct stream *s, struct job_outcome *plain)
 {
-    struct job_outcome quick = {0}, plain = {0};
+    struct job_outcome quick = {0};
     stream_close(s);
     assert_true(job_step(job));
     job->request.show = NULL;
     job->request.ahead = job->ahead;
     assert_int_equal(recon_run_scan(&quick, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
     job->request.ahead = NULL;
-    assert_int_equal(recon_run_scan(&plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
-    const struct image_series *a = images_of(&quick), *b = images_of(&plain);
+    if (plain->results == 0)
+        assert_int_equal(recon_run_scan(plain, dev, &job->request, NULL, flat_scan(&s->flat)), 0);
+    const struct image_series *a = images_of(&quick), *b = images_of(plain);
     assert_int_equal(a->count, b->count);
     assert_memory_equal(a->data, b->data, a->count * a->size[0] * a->size[1] * sizeof(float));
     drop(&quick);
+}
+
+static void check_bits(struct job *job, struct stream *s)
+{
+    struct job_outcome plain = {0};
+    check_bits_of(job, s, &plain);
     drop(&plain);
 }
 
@@ -385,41 +392,43 @@ static int questions_left(void *left, const struct step_progress *now)
     return --*(int *)left < 0;
 }
 
+static void begin_long(struct job *job, struct stream *s, uint64_t seed)
+{
+    const unsigned samples =
+        500; /* parts take more than a millisecond, by the costs that are assumed: they are asked about */
+    stream_begin_of(s, "", MANY, samples, 1);
+    s->flat.header.streamed = s->builder.header.streamed = 1;
+    job_begin(job, s, "coils", "rss");
+    job->request.cache = cache;
+    data_change(s, seed);
+}
+
 /* Another job stops the worker at any of its questions, also while it adds a part: of which no sample is added twice.
- */
+ * The streams after the first have the same data, and the trajectory of the one before, which the cache has. */
 static void a_part_that_was_interrupted_is_added_anew(void **state)
 {
     (void)state;
-    const unsigned samples =
-        500; /* parts take more than a millisecond, by the costs that are assumed: they are asked about */
+    struct stream s;
+    struct job job;
+    struct job_outcome plain = {0};
     bool interrupted = true;
+    begin_long(&job, &s, 20);
+    run_all(&job, &s);
+    end(&job, &s);
     for (int asked = 0; interrupted; asked++) {
-        struct stream s;
-        struct job job;
         int left = asked;
         bool over = false, more = false;
         const struct job_listener listener = {&left, questions_left};
-        for (int round = 0; round < 2; round++) {
-            stream_begin_of(&s, "", MANY, samples, 1);
-            s.flat.header.streamed = s.builder.header.streamed = 1;
-            job_begin(&job, &s, "coils", "rss");
-            job.request.cache = cache;
-            data_change(&s, 20 + (uint64_t)round);
-            if (round == 1)
-                break;
-            run_all(&job, &s);
-            end(&job, &s);
-        }
+        begin_long(&job, &s, 21);
         stream_put(&s, MANY);
         const int rc = recon_ahead_go(job.ahead, dev, &job.request, &listener, &more, &over);
         assert_true(rc == 0 || rc == ERR_CANCELED);
         interrupted = rc != 0;
         assert_false(job_step(&job));
-        check_bits(&job, &s);
+        check_bits_of(&job, &s, &plain);
         end(&job, &s);
-        recon_cache_free(cache);
-        assert_int_equal(recon_cache_create(&cache), 0);
     }
+    drop(&plain);
 }
 
 /* Coils are gathered by several threads; the failure is that of the first coil, with its sentence. */

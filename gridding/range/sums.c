@@ -13,8 +13,7 @@ struct range_points {
     void *state;   /* the leaf's */
 };
 
-/* Nodes of an axis, and of a reach; spacings from the origin. */
-enum { CELLS_MOST = 1 << 20, COORDINATE_MOST = 1 << 30 };
+enum { COORDINATE_MOST = 1 << 30 }; /* spacings from the origin */
 
 enum { SHARED_LEAST = 1 << 14 }; /* points from which on threads share their check */
 
@@ -29,10 +28,10 @@ static int check_box(const struct range_box *box, double reach)
     if (box->dim < 1 || box->dim > 3)
         return err_set(ERR_BAD_PARAMETER, "A box has %d dimensions: it has 1 to 3.", box->dim);
     for (int d = 0; d < 3; d++)
-        if (box->cells[d] < 1 || box->cells[d] > (d < box->dim ? CELLS_MOST : 1) ||
+        if (box->cells[d] < 1 || box->cells[d] > (d < box->dim ? RANGE_CELLS_MOST : 1) ||
             !size_mul(nodes, (size_t)box->cells[d], &nodes))
             return err_set(ERR_BAD_PARAMETER, "A box has %d cells along axis %d: it has 1 to %d, and 1 beyond axis %d.",
-                           box->cells[d], d, CELLS_MOST, box->dim - 1);
+                           box->cells[d], d, RANGE_CELLS_MOST, box->dim - 1);
     for (int d = 0; d < box->dim; d++)
         if (!isfinite(box->origin[d]) || !(box->spacing[d] > 0 && box->spacing[d] < INFINITY))
             return err_set(ERR_BAD_PARAMETER,
@@ -214,9 +213,9 @@ static int check_sum(const struct range_points *points, const struct range_law *
     if (channels < 1)
         return err_set(ERR_BAD_PARAMETER, "%d channels cannot be summed: 1 or more can.", channels);
     for (int d = 0; d < points->box.dim; d++)
-        if (!(law->params.reach * points->widest <= CELLS_MOST * points->box.spacing[d]))
+        if (!(law->params.reach * points->widest <= RANGE_CELLS_MOST * points->box.spacing[d]))
             return err_set(ERR_BAD_PARAMETER, "A reach of %g times a scale of %g is more than %d cells of %g.",
-                           law->params.reach, points->widest, CELLS_MOST, points->box.spacing[d]);
+                           law->params.reach, points->widest, RANGE_CELLS_MOST, points->box.spacing[d]);
     return 0;
 }
 

@@ -40,6 +40,7 @@ enum range_excess {
      * keeps all, because cutting on the GPU is faster. */
     RANGE_OVERFLOW_CPU
 };
+enum { RANGE_CELLS_MOST = 1 << 20 };                  /* nodes of an axis, and of a reach */
 enum { RANGE_DEPTH_AUTO = 0, RANGE_DEPTH_NONE = -1 }; /* instead of a number of points */
 
 struct range_points_params {

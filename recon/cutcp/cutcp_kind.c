@@ -2,6 +2,7 @@
 #include "recon/cutcp/cutcp_job.h"
 
 #include "gridding/base/err.h"
+#include "gridding/range/sums.h"
 #include "recon/kind_bins.h"
 
 #include <math.h>
@@ -74,7 +75,6 @@ int cutcp_box_parse(const struct param_values *values, double length[3], bool *g
 
 static int check(const struct param_values *values)
 {
-    enum { CELLS_MOST = 1 << 20 }; /* the largest reach along an axis in cells: gridding/range/sums.c */
     const double spacing = values->value[CUTCP_SPACING].real, cutoff = values->value[CUTCP_CUTOFF].real;
     double length[3];
     bool given;
@@ -86,9 +86,9 @@ static int check(const struct param_values *values)
     if (values->value[CUTCP_EXCLUSION].real >= cutoff)
         return err_set(ERR_BAD_PARAMETER, "Parameter exclusion (%g) must be less than cutoff (%g).",
                        values->value[CUTCP_EXCLUSION].real, cutoff);
-    if (cutoff > CELLS_MOST * spacing)
+    if (cutoff > RANGE_CELLS_MOST * spacing)
         return err_set(ERR_BAD_PARAMETER, "Parameter cutoff is %g, more than %d times the spacing of %g.", cutoff,
-                       CELLS_MOST, spacing);
+                       RANGE_CELLS_MOST, spacing);
     return 0;
 }
 

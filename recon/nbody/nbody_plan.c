@@ -1,6 +1,7 @@
 #include "recon/nbody/nbody_plan.h"
 
 #include "gridding/base/err.h"
+#include "gridding/range/sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,8 +127,7 @@ static void gravity_choose(struct nbody_setup *setup, const struct param_values 
 
 static int reach_check(const struct nbody_setup *setup)
 {
-    enum { CELLS_MOST = 1 << 20 }; /* gridding/range/sums.c */
-    const double most = (double)CELLS_MOST / setup->mesh * setup->box;
+    const double most = (double)RANGE_CELLS_MOST / setup->mesh * setup->box;
     if (!setup->periodic || setup->law != NBODY_CUT || setup->cutoff <= most)
         return 0;
     return err_set(ERR_BAD_PARAMETER, "Parameter reach is %g; in a periodic box of %g it can be %g.", setup->cutoff,

@@ -20,7 +20,7 @@ DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-de
 PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 # With sanitizers, -O1 compiles in half the time (gridding/ and some tests' own sums run long enough for -O2), and
-# reports need of the debug information lines alone.
+# of the debug information a report needs only the line numbers.
 CFLAGS   ?= $(if $(filter 1,$(SAN)),-O1 -g1,-O2 -g)
 override CFLAGS := $(CFLAGS) -std=c17 -D_GNU_SOURCE -I. -fopenmp -fno-math-errno -fstack-protector-strong -MMD -MP \
 	$(WARN) -DMRIRECON_VERSION='"$(VERSION)"' \

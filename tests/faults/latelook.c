@@ -45,11 +45,11 @@ int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
     int (*next)(struct sqlite3_stmt *) = (int (*)(struct sqlite3_stmt *))dlsym(RTLD_NEXT, "sqlite3_clear_bindings");
     const char *sql = sqlite3_sql(statement);
     int result = next(statement);
+    const bool reads = sql && strncmp(sql, "SELECT id, state, ", 18) == 0;
     looked = 0;
-    if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE sequence < ?"))
+    if (reads && strstr(sql, " FROM job WHERE sequence < ?"))
         stop_soon(".list", 1);
-    else if (sql && strncmp(sql, "SELECT id, state, ", 18) == 0 && strstr(sql, " FROM job WHERE id = ?") &&
-             is_of_http())
+    else if (reads && strstr(sql, " FROM job WHERE id = ?") && is_of_http())
         stop_soon("", 2);
     return result;
 }
@@ -68,6 +68,15 @@ static void hold_wait(void)
         pause_make(5);
 }
 
+/* The thread stops here, if the file of this name exists. */
+static void stop_now(const char *suffix)
+{
+    stop_soon(suffix, 1);
+    if (looked)
+        hold_wait();
+    looked = 0;
+}
+
 int pthread_mutex_unlock(pthread_mutex_t *lock)
 {
     int (*next)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
@@ -80,10 +89,8 @@ int pthread_mutex_unlock(pthread_mutex_t *lock)
 int eventfd(unsigned int count, int flags)
 {
     int (*next)(unsigned int, int) = (int (*)(unsigned int, int))dlsym(RTLD_NEXT, "eventfd");
-    stop_soon(".wait", 1);
-    if (looked && (flags & EFD_NONBLOCK))
-        hold_wait();
-    looked = 0;
+    if (flags & EFD_NONBLOCK)
+        stop_now(".wait");
     return next(count, flags);
 }
 
@@ -97,10 +104,10 @@ int openat(int folder, const char *path, int flags, ...)
     va_end(more);
     looked = 0;
     if (ending && (flags & O_ACCMODE) == O_RDONLY && !is_of_http()) {
-        stop_soon(strcmp(ending, ".json") == 0 ? ".note" : strcmp(ending, ".chunk") == 0 ? ".left" : ".none", 1);
-        if (looked)
-            hold_wait();
-        looked = 0;
+        if (strcmp(ending, ".json") == 0)
+            stop_now(".note");
+        else if (strcmp(ending, ".chunk") == 0)
+            stop_now(".left");
     }
     return next(folder, path, flags, mode);
 }

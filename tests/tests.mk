@@ -91,7 +91,7 @@ check: deps
 	@scripts/deps $(DEPS_PAGE) dcmtk stunnel4
 	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
 	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
-	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang CFLAGS=-O2 BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(SERVICES)

@@ -10,6 +10,7 @@
 #include "recon/volume/volume.h"
 #include "tests/random.h"
 #include "tests/unit/allocate.h"
+#include "tests/unit/oracle.h"
 
 #include <fcntl.h>
 #include <float.h>
@@ -158,7 +159,7 @@ struct exact {
 
 /* Add one charge at distance r. float32's error: a few roundings of 1 / r and of the polynomial, plus one rounding of
  * the coordinate (at most `length`) times the slope, at most 3 / r^2. */
-static inline void add_charge(struct exact *e, const struct oracle *o, double q, double r2, double length)
+ORACLE static inline void add_charge(struct exact *e, const struct oracle *o, double q, double r2, double length)
 {
     if (r2 > 1.001 * o->cutoff * o->cutoff)
         return;
@@ -172,8 +173,8 @@ static inline void add_charge(struct exact *e, const struct oracle *o, double q,
     e->most += fabs(q) * (16 * FLT_EPSILON / r + 3 / r2 * 2 * FLT_EPSILON * length);
 }
 
-static inline struct exact exact_at(const struct oracle *o, const struct charges *c, size_t frame, const double node[3],
-                                    double length)
+ORACLE static inline struct exact exact_at(const struct oracle *o, const struct charges *c, size_t frame,
+                                           const double node[3], double length)
 {
     struct exact e = {0};
     long images[3];

@@ -6,6 +6,7 @@
 #include "clients/phantom.h"
 #include "gridding/base/err.h"
 #include "gridding/traj/traj.h"
+#include "tests/unit/oracle.h"
 
 #include <complex.h>
 #include <math.h>
@@ -62,10 +63,6 @@ static inline void scan_free(struct scan *scan)
     free(scan->truth);
 }
 
-/* A sanitized build instruments the code under test but not these reference loops, which took three quarters of the
- * programs' time when instrumented. */
-#define ORACLE __attribute__((no_sanitize("address", "undefined")))
-
 enum { DCF_BLOCK = 64, DCF_MOST = 64 }; /* samples of a block; pixels along an axis */
 
 /* A sample's terms of the adjoint are a product: x[i] * y[j] * z[k], exp(2 pi i k . r) by axes, with the weighted datum
@@ -75,7 +72,7 @@ struct dcf_factors {
     double complex y[DCF_MOST], z[DCF_MOST];
 };
 
-static inline double complex turn(float k, int place)
+ORACLE static inline double complex turn(float k, int place)
 {
     return cexp(2 * M_PI * I * (double)k * place);
 }

@@ -7,7 +7,10 @@
 #include "gridding/nufft/nufft.h"
 #include "gridding/range/kernel.h"
 #include "tests/random.h"
+#include "tests/unit/allocate.h"
+#include "tests/unit/oracle.h"
 
+#include <complex.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,48 +89,57 @@ static inline size_t pixels_of(const struct problem *p)
     return (size_t)p->n[0] * (size_t)p->n[1] * (size_t)p->n[2];
 }
 
-static inline double phase(const struct problem *p, const float *k, size_t r)
+/* exp(2 pi i k x) of a sample for each pixel x along each axis, one axis after the other: a pixel's factor of the sums
+ * is the product of one of each. [samples][n[0] + n[1] + n[2]]; the caller frees it. */
+ORACLE static inline double complex *make_turns(const struct problem *p, const float *k)
 {
-    int at[3] = {(int)(r % (size_t)p->n[0]), (int)(r / (size_t)p->n[0] % (size_t)p->n[1]),
-                 (int)(r / (size_t)p->n[0] / (size_t)p->n[1])};
-    double turns = 0;
-    for (int d = 0; d < p->dim; d++)
-        turns += (double)k[d] * (at[d] - p->n[d] / 2);
-    return 2 * KERNEL_PI * (turns - floor(turns));
+    double complex *turns = allocate(p->samples * (size_t)(p->n[0] + p->n[1] + p->n[2]), sizeof *turns), *to = turns;
+    for (size_t m = 0; m < p->samples; m++)
+        for (int d = 0; d < 3; d++)
+            for (int x = 0; x < p->n[d]; x++) {
+                const double turn = d < p->dim ? (double)k[m * (size_t)p->dim + (size_t)d] * (x - p->n[d] / 2) : 0;
+                *to++ = cexp(2 * KERNEL_PI * I * (turn - floor(turn)));
+            }
+    return turns;
+}
+
+ORACLE static inline double complex turn_at(const struct problem *p, const double complex *turns, size_t m, size_t r)
+{
+    const size_t x = (size_t)p->n[0], y = (size_t)p->n[1];
+    const double complex *of = turns + m * (x + y + (size_t)p->n[2]);
+    return of[r % x] * of[x + r / x % y] * of[x + y + r / x / y];
 }
 
 /* Relative l2 distance of got from sum_m w_m data_m exp(+i phase) at every pixel. */
-static inline double adjoint_error(const struct problem *p, const float *k, const float *w, const struct c32 *data,
-                                   const struct c32 *got)
+ORACLE static inline double adjoint_error(const struct problem *p, const float *k, const float *w,
+                                          const struct c32 *data, const struct c32 *got)
 {
     double off = 0, all = 0;
+    double complex *turns = make_turns(p, k);
     for (size_t r = 0; r < pixels_of(p); r++) {
-        double re = 0, im = 0;
-        for (size_t m = 0; m < p->samples; m++) {
-            double a = phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a), f = w != NULL ? w[m] : 1;
-            re += f * (data[m].re * c - data[m].im * s);
-            im += f * (data[m].re * s + data[m].im * c);
-        }
-        off += (re - got[r].re) * (re - got[r].re) + (im - got[r].im) * (im - got[r].im);
-        all += re * re + im * im;
+        double complex sum = 0;
+        for (size_t m = 0; m < p->samples; m++)
+            sum += (w ? w[m] : 1) * (data[m].re + I * data[m].im) * turn_at(p, turns, m, r);
+        off += pow(creal(sum) - got[r].re, 2) + pow(cimag(sum) - got[r].im, 2);
+        all += pow(creal(sum), 2) + pow(cimag(sum), 2);
     }
+    free(turns);
     return sqrt(off / all);
 }
 
-static inline double forward_error(const struct problem *p, const float *k, const float *w, const struct c32 *image,
-                                   const struct c32 *got)
+ORACLE static inline double forward_error(const struct problem *p, const float *k, const float *w,
+                                          const struct c32 *image, const struct c32 *got)
 {
     double off = 0, all = 0;
+    double complex *turns = make_turns(p, k);
     for (size_t m = 0; m < p->samples; m++) {
-        double re = 0, im = 0, f = w != NULL ? w[m] : 1;
-        for (size_t r = 0; r < pixels_of(p); r++) {
-            double a = -phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a);
-            re += f * (image[r].re * c - image[r].im * s);
-            im += f * (image[r].re * s + image[r].im * c);
-        }
-        off += (re - got[m].re) * (re - got[m].re) + (im - got[m].im) * (im - got[m].im);
-        all += re * re + im * im;
+        double complex sum = 0;
+        for (size_t r = 0; r < pixels_of(p); r++)
+            sum += (w ? w[m] : 1) * (image[r].re + I * image[r].im) * conj(turn_at(p, turns, m, r));
+        off += pow(creal(sum) - got[m].re, 2) + pow(cimag(sum) - got[m].im, 2);
+        all += pow(creal(sum), 2) + pow(cimag(sum), 2);
     }
+    free(turns);
     return sqrt(off / all);
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/http/http.h"
 
+#include "daemon/base/clock.h"
 #include "daemon/http/http_answer.h"
 #include "daemon/http/http_check.h"
 #include "daemon/http/listen.h"
@@ -21,7 +22,8 @@ enum { CONNECTION_BYTES = 256 << 10 }; /* of headers and buffers, per connection
     "-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
 /* A refused body of at most this size is read to its end, so that clients that send everything before they look for an
  * answer receive it; the connection of a larger one is closed. */
-#define DROP_BYTES (INT64_C(64) << 20)
+#define DROP_BYTES  (INT64_C(64) << 20)
+#define END_SECONDS 2.0 /* that a request waits for the end of a job to be stored */
 
 struct http {
     struct MHD_Daemon *daemon;
@@ -182,6 +184,25 @@ static void work_begin(struct request *request)
         work_run(&request->task);
 }
 
+/* Whether the request is suspended, once, until the end of a job is stored whose client has been answered already
+ * (EARLY in scheduler.h): it may be that client's. If the disk does not answer, it goes on, and sees the job run. */
+static bool end_is_awaited(struct request *request)
+{
+    const struct service *service = request->service;
+    char id[JOB_ID];
+    if (!(request->route->flags & ROUTE_ENDS) || request->awaited ||
+        !scheduler_early_told(service->scheduler, request->part[2], id))
+        return false;
+    request->awaited = true;
+    if (!http_wait(request, id, clock_seconds() + END_SECONDS))
+        return false;
+    request->state = REQUEST_BODY;
+    /* It may have been stored before http_wait(); then nobody else wakes this request. */
+    if (!scheduler_early_told(service->scheduler, id, id))
+        waiters_wake(service->core.waiters, id);
+    return true;
+}
+
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *bytes, void **state)
 {
@@ -204,6 +225,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     connection_enter(request->watch, CONNECTION_ANSWER);
     if (request->refusal.code)
         return answer_failure(request, &request->refusal);
+    if (request->state == REQUEST_BODY && end_is_awaited(request))
+        return MHD_YES;
     if (request->state == REQUEST_BODY && request->route->work) {
         work_begin(request);
         return MHD_YES;

@@ -60,6 +60,7 @@ enum route_flag {
     ROUTE_LIST = 8,   /* work() runs in the pool for lists, in its sender's turn */
     ROUTE_LOGIN = 32, /* failed attempts are counted per address, and the sender is logged */
     ROUTE_HTML = 16,  /* the path's route for senders that ask for HTML */
+    ROUTE_ENDS = 64,  /* shows or takes the ends of jobs: of the one that the path names, or of any */
 };
 
 #define TUS_VERSION "1.0.0"
@@ -118,6 +119,8 @@ struct request {
     int removed;    /* jobs, by a purge */
     char *page;     /* of a list; malloc */
     struct waiter waiter;
+    bool late;            /* the job has not written the format that it wants: it is answered after the job's end */
+    bool awaited;         /* the end of a job (ROUTE_ENDS) */
     bool watched;         /* cancel the job if the sender disconnects while it waits */
     int wait;             /* Prefer: wait, s; -1: none */
     bool strict;          /* Prefer: handling=strict: it is an error if the wait ends before the job */

@@ -140,6 +140,10 @@ int route_results(struct request *request);
 int route_result(struct request *request);
 /* Answer with this file of a succeeded job. If it does not exist yet, it is converted, and the request waits. */
 int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *headers);
+/* The same of a job whose end is not yet stored (EARLY in scheduler.h). Fails with ERR_NOT_FOUND if the job did not
+ * write the file; nothing is answered then. */
+int result_answer_early(struct request *request, const struct job *job, struct result_file file,
+                        const char *const *headers);
 /* The media types of a result, for a sentence: "application/x-hdf5, image/png and application/x-npy".
  */
 enum { RESULT_MEDIA = 256 };

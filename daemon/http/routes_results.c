@@ -161,6 +161,21 @@ static void headers_put(const struct conversion *what, char location[RESULT_LOCA
     headers[used] = NULL;
 }
 
+int result_answer_early(struct request *request, const struct job *job, struct result_file file,
+                        const char *const *more)
+{
+    struct conversion what = {.kind = kind_find(job->kind), .file = file};
+    char name[SPOOL_NAME], location[RESULT_LOCATION];
+    const char *headers[MORE];
+    int fd;
+    int64_t bytes, stamp;
+    memcpy(what.id, job->id, sizeof what.id);
+    headers_put(&what, location, more, headers);
+    conversion_name(&what, name);
+    int rc = spool_result_open(request->service->core.spool, what.id, name, &fd, &bytes, &stamp);
+    return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, headers);
+}
+
 int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *more)
 {
     struct service *service = request->service;

@@ -272,6 +272,37 @@ static int answer_not_done(struct request *request, const struct job *job, const
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }
 
+/* Whether the client waits for a file that it may have before the end of the job is stored (EARLY in scheduler.h). */
+static bool may_be_early(const struct request *request, const struct job *job)
+{
+    return request->wait > 0 && request->format >= 0 && !request->late && !job_state_is_final(job->state);
+}
+
+/* Answer so, if the results are there. */
+static bool answer_early(struct request *request, struct job *job, const char *const *headers)
+{
+    json_t *warnings = NULL;
+    if (!may_be_early(request, job) || !scheduler_early_tell(request->service->scheduler, job->id, &warnings))
+        return false;
+    json_decref(job->report);
+    job->report = json_object();
+    json_object_set_new(job->report, "warnings", warnings ? warnings : json_array());
+    const struct result_file file = {result_default(kind_find(job->kind), job), request->format};
+    request->late = result_answer_early(request, job, file, headers) != 0;
+    return !request->late;
+}
+
+/* As request_waits(), also until answer_early() has an answer. */
+static bool submission_waits(struct request *request, const struct job *job)
+{
+    if (!request_waits(request, job))
+        return false;
+    /* The results may have been shown before; then nobody else wakes this request before the job's end is stored. */
+    if (may_be_early(request, job) && scheduler_early(request->service->scheduler, job->id))
+        waiters_wake(request->service->core.waiters, job->id);
+    return true;
+}
+
 int route_submit(struct request *request)
 {
     struct service *service = request->service;
@@ -296,7 +327,7 @@ int route_submit(struct request *request)
         job_clear(&job);
         return images_answer(request, pairs);
     }
-    if (!rc && request_waits(request, &job)) {
+    if (!rc && (answer_early(request, &job, pairs) || submission_waits(request, &job))) {
         job_clear(&job);
         return 0;
     }

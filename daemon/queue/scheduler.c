@@ -16,7 +16,10 @@
 
 #define TICK_SECONDS 1.0 /* the longest sleep */
 
-enum { MESSAGES_MOST = 64 }; /* of a worker in one turn */
+enum {
+    MESSAGES_MOST = 64, /* of a worker in one turn */
+    STORERS = 4         /* threads that store successes */
+};
 
 /* ---- workers ---- */
 
@@ -393,6 +396,7 @@ static void *scheduler_run(void *context)
         prefetch_announced(scheduler, WORKER_BUSY);
         sleep_until_woken(scheduler);
     }
+    pool_close(scheduler->storers);
     for (int i = 0; i < scheduler->count; i++) {
         struct worker_slot *slot = &scheduler->slot[i];
         char how[CHILD_HOW];
@@ -435,10 +439,13 @@ int scheduler_create(struct scheduler **out, const struct core *core)
         rc = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
     pthread_mutex_init(&scheduler->lock, NULL);
     if (!rc)
+        rc = pool_create(&scheduler->storers, &(struct pool_limits){.threads = STORERS, .client = STORERS});
+    if (!rc)
         rc = thread_start(&scheduler->thread, scheduler_run, scheduler, "schedules jobs");
     if (rc) {
         if (scheduler->wake >= 0)
             close(scheduler->wake);
+        pool_free(scheduler->storers);
         json_decref(scheduler->died_on);
         json_decref(scheduler->put_back);
         free(scheduler);
@@ -462,6 +469,7 @@ void scheduler_free(struct scheduler *scheduler)
     scheduler_wake(scheduler);
     pthread_join(scheduler->thread, NULL);
     close(scheduler->wake);
+    pool_free(scheduler->storers);
     announcement_clear(&scheduler->announced);
     json_decref(scheduler->retracted);
     json_decref(scheduler->died_on);

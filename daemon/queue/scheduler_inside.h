@@ -1,11 +1,13 @@
-/* scheduler_inside.h: the scheduler's state, shared by its six files. scheduler.c: the thread, the workers, and which
+/* scheduler_inside.h: the scheduler's state, shared by its seven files. scheduler.c: the thread, the workers, and which
  * job runs where; scheduler_prefetch.c: PREFETCH; scheduler_messages.c: messages of workers; scheduler_results.c:
- * outcomes, results and what is queued again; scheduler_faults.c: FAULTS; scheduler_status.c: the copy for other
- * threads. Each file calls only those after it. No other file includes this header. Called in the scheduler's thread.
+ * outcomes and what is queued again; scheduler_success.c: results; scheduler_faults.c: FAULTS; scheduler_status.c: the
+ * copy for other threads. Each file calls only those after it. No other file includes this header. Called in the
+ * scheduler's thread.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_INSIDE_H
 #define MRIRECON_DAEMON_SCHEDULER_INSIDE_H
 
+#include "daemon/base/pool.h"
 #include "daemon/queue/scheduler.h"
 
 #include <pthread.h>
@@ -39,6 +41,17 @@ struct assignment {
     struct err failure;
     int64_t most;             /* bytes that its results may take; 0: any */
     json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
+    bool synced;              /* ... and on the disk */
+    int stored;               /* 0: the row is committed, too; else why not (failure) */
+};
+
+/* A success that is being stored by a thread of `storers`. */
+struct storing {
+    struct pool_task task;
+    struct scheduler *scheduler;
+    struct assignment *assignment; /* not touched by the scheduler's thread meanwhile */
+    int number;                    /* of its worker */
+    _Atomic enum { STORING_NOT, STORING_BEGUN, STORING_OVER } state;
 };
 
 /* A worker and its jobs. */
@@ -46,6 +59,7 @@ struct worker_slot {
     struct worker worker;
     struct assignment running; /* the job that it computes */
     struct assignment ending;  /* the job that it completed, until its end is stored: the next one runs meanwhile */
+    struct storing storing;    /* of `ending` */
     char why[WORKER_NOTE];     /* why it failed to start, or backs off */
     /* FAULTS in scheduler.h */
     json_t *died_of; /* ids of the jobs it died of since it last completed one (true for each); NULL: none */
@@ -61,9 +75,17 @@ struct announcement {
     enum wire_arriving arriving;
 };
 
+/* EARLY in scheduler.h. */
+struct shown {
+    char id[JOB_ID];  /* "": none */
+    json_t *warnings; /* of its report; shared with nobody */
+    uint64_t told;    /* its client has been answered: the how manieth one; 0: it has not */
+};
+
 struct scheduler {
     struct core core;
     pthread_t thread;
+    struct pool *storers;
     int wake; /* eventfd */
     _Atomic int stopping;
     _Atomic bool claiming; /* the thread looks for a job to give to a worker, or has one that no status shows yet */
@@ -82,7 +104,9 @@ struct scheduler {
     struct worker_status status[WORKERS_MAX];
     struct err held_by; /* code 0: never held */
     struct announcement announced;
-    json_t *retracted; /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
+    json_t *retracted;               /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
+    struct shown early[WORKERS_MAX]; /* of each worker's `ending` */
+    uint64_t early_told;             /* how many were */
 };
 
 /* Whether `a` is preferred to `b` (NULL: none yet): a GPU before a CPU. */
@@ -98,6 +122,10 @@ void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot);
 /* Publish the progress of its job, and its device's memory, from the worker's message. */
 void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message);
 void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, const json_t *message);
+
+/* EARLY: the job's results are complete; and the attempt to store its end is over. */
+void early_show(struct scheduler *scheduler, int number, const struct assignment *assignment);
+void early_end(struct scheduler *scheduler, int number); /* any thread */
 
 /* ---- scheduler_faults.c ---- */
 
@@ -126,6 +154,16 @@ void slot_finish(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* Ids of the jobs in back-off after a shortage (all: also those whose back-off is over). New reference. */
 json_t *put_back_ids(const struct scheduler *scheduler, bool all);
+
+/* ---- scheduler_success.c ---- */
+
+/* Store the success of the job `ending`, while the thread goes on; false: it is still being done, and the thread will
+ * be woken. Then ending.stored says how that went; success_is_stored() tries again. */
+bool success_is_stored(struct scheduler *scheduler, struct worker_slot *slot);
+
+/* Remove the checkpoint of a job that has ended; and its scan, or keep it (option keep-scans). `code`: of the failure;
+ * 0: success. Any thread. */
+void job_scan_drop(const struct scheduler *scheduler, const char *id, int code);
 
 /* ---- scheduler_messages.c ---- */
 

@@ -22,15 +22,6 @@ static void assignment_forget(struct scheduler *scheduler, struct worker_slot *s
     slot_publish(scheduler, slot);
 }
 
-/* Remove the checkpoint; and the scan, or keep it (option keep-scans). `code`: of the failure; 0: success. */
-static void drop_scan(struct scheduler *scheduler, const char *id, int code)
-{
-    int64_t keep = scheduler->core.options->keep_scans;
-    spool_checkpoint_remove(scheduler->core.spool, id);
-    if (!store_scan_outlives(code) && (keep == KEEP_NONE || (keep == KEEP_FAILED && !code)))
-        spool_remove(scheduler->core.spool, id);
-}
-
 static void file_add(json_t *files, const struct kind *kind, struct result_file file)
 {
     char name[KIND_FILE_NAME];
@@ -86,43 +77,16 @@ json_t *results_room(const struct scheduler *scheduler, const struct job *job, i
     return json_pack("{s:I, s:s, s:I}", "most", (json_int_t)*most, "most_of", of, "free", (json_int_t)now);
 }
 
-/* The worker is not trusted to have respected the limit. */
-static int results_check(const struct assignment *assignment)
-{
-    int64_t sum = 0;
-    size_t i;
-    json_t *result;
-    json_array_foreach (assignment->results, i, result)
-        sum += json_integer_value(json_object_get(result, "bytes"));
-    return assignment->most <= 0 || sum <= assignment->most
-               ? 0
-               : err_set_bytes(ERR_INTERNAL, sum, assignment->most,
-                               "The worker wrote %lld bytes of results, but had announced at most %lld. This is a bug "
-                               "in the server.",
-                               (long long)sum, (long long)assignment->most);
-}
-
-/* The results are published before the row says so. */
 static int finish_done(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
-    const char *id = assignment->job.id;
-    const struct kind *kind = kind_find(assignment->job.kind);
-    const unsigned wanted = kind ? kind_results_wanted(kind, job_results_asked(&assignment->job)) : 0;
-    int rc = assignment->results ? 0 : spool_results_finish(core->spool, id, kind, wanted, &assignment->results);
-    if (!rc)
-        rc = results_check(assignment);
-    if (rc) {
-        assignment->outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
-        assignment->failure = *err_last();
-        return rc;
-    }
-    rc = store_succeed(core->store, id, assignment->results, assignment->report);
-    if (rc)
-        return rc;
+    if (assignment->stored && !assignment->synced)
+        assignment->outcome = disk_is_cause(assignment->stored) ? OUTCOME_SHORT : OUTCOME_FAILED;
+    if (assignment->stored)
+        return err_restore(&assignment->failure);
     double seconds = clock_seconds() - assignment->started;
     metrics_succeeded(core->metrics, assignment->job.kind, seconds, assignment->report);
-    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, assignment->job.client, 0},
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){assignment->job.id, assignment->job.client, 0},
                    "succeeded in %.3f s on %s", seconds, assignment->device);
     return 0;
 }
@@ -253,6 +217,8 @@ static void assignment_finish(struct scheduler *scheduler, struct worker_slot *s
         return;
     if (assignment->outcome == OUTCOME_DONE && !assignment->results && is_kept(scheduler, slot, assignment))
         return;
+    if (assignment->outcome == OUTCOME_DONE && !success_is_stored(scheduler, slot))
+        return;
     enum outcome before = assignment->outcome;
     int rc = how[before](scheduler, assignment);
     if (rc && assignment->outcome != before) /* a success whose results cannot be published is a failure */
@@ -274,7 +240,8 @@ static void assignment_finish(struct scheduler *scheduler, struct worker_slot *s
     waiters_wake(core->waiters, id);
     if (ended) {
         json_object_del(scheduler->put_back, id);
-        drop_scan(scheduler, id, code);
+        if (code)
+            job_scan_drop(scheduler, id, code);
     }
 }
 

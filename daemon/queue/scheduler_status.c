@@ -57,6 +57,69 @@ void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, co
     pthread_mutex_unlock(&scheduler->lock);
 }
 
+void early_show(struct scheduler *scheduler, int number, const struct assignment *assignment)
+{
+    struct shown early = {.warnings = json_deep_copy(json_object_get(assignment->report, "warnings"))};
+    memcpy(early.id, assignment->job.id, sizeof early.id);
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->early[number] = early;
+    pthread_mutex_unlock(&scheduler->lock);
+    waiters_wake(scheduler->core.waiters, assignment->job.id);
+}
+
+void early_end(struct scheduler *scheduler, int number)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    json_t *warnings = scheduler->early[number].warnings;
+    scheduler->early[number] = (struct shown){.id = ""};
+    pthread_mutex_unlock(&scheduler->lock);
+    json_decref(warnings);
+}
+
+/* Under the lock. NULL: there is none. */
+static struct shown *early_find(struct scheduler *scheduler, const char *id)
+{
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->early[i].id, id) == 0)
+            return &scheduler->early[i];
+    return NULL;
+}
+
+bool scheduler_early(struct scheduler *scheduler, const char *id)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    const bool early = early_find(scheduler, id) != NULL;
+    pthread_mutex_unlock(&scheduler->lock);
+    return early;
+}
+
+bool scheduler_early_tell(struct scheduler *scheduler, const char *id, json_t **warnings)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    struct shown *early = early_find(scheduler, id);
+    if (early) {
+        early->told = ++scheduler->early_told;
+        *warnings = json_deep_copy(early->warnings);
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    return early != NULL;
+}
+
+bool scheduler_early_told(struct scheduler *scheduler, const char *id, char out[JOB_ID])
+{
+    const struct shown *last = NULL;
+    pthread_mutex_lock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct shown *early = &scheduler->early[i];
+        if (early->told > (last ? last->told : 0) && (!*id || strcmp(early->id, id) == 0))
+            last = early;
+    }
+    if (last)
+        memcpy(out, last->id, JOB_ID);
+    pthread_mutex_unlock(&scheduler->lock);
+    return last != NULL;
+}
+
 int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX])
 {
     pthread_mutex_lock(&scheduler->lock);

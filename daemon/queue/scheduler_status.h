@@ -46,6 +46,14 @@ void scheduler_wake(struct scheduler *scheduler);
 /* Copy the state of up to WORKERS_MAX workers; returns their number. */
 int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX]);
 
+/* EARLY in scheduler.h: whether the results of this job may be sent to the client that submitted it.
+ * _tell: the same, for a caller that sends them if so; *warnings, of the job's report, is then the caller's (NULL:
+ * none). _told: whether that was done and the end of the job is still being stored; if `id` is "", of the last such
+ * job. `out`: its id, which is woken (waiters.h) when that is over. */
+bool scheduler_early(struct scheduler *scheduler, const char *id);
+bool scheduler_early_tell(struct scheduler *scheduler, const char *id, json_t **warnings);
+bool scheduler_early_told(struct scheduler *scheduler, const char *id, char out[JOB_ID]);
+
 /* Whether no job starts because of the disk: too little space (option work-reserve) or inodes, or failing writes. */
 bool scheduler_is_held(struct scheduler *scheduler);
 

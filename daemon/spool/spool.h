@@ -132,11 +132,13 @@ int spool_results_begin(struct spool *spool, const char *id, const json_t *names
 /* Whether no process has a file in ID.tmp/ open for writing, found by file leases; true if the file system has none.
  * Waits some milliseconds before it returns false. */
 bool spool_results_released(struct spool *spool, const char *id);
-/* fsync ID.tmp/ and its files, and rename it to ID/. *results: [{name, type, bytes}] of the files; a new reference.
+/* Rename ID.tmp/ to ID/: complete, and not yet synced. *results: [{name, type, bytes}] of the files; a new reference.
  * Fails with ERR_INTERNAL (the native file of one of the kind's results `wanted`, a bit for each, is missing or empty),
  * ERR_IO, ERR_SPOOL_FULL. */
-int spool_results_finish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
-                         json_t **results);
+int spool_results_publish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
+                          json_t **results);
+/* fsync the files of ID/, their folder and its name. Waits for the disk. Fails with ERR_IO, ERR_SPOOL_FULL. */
+int spool_results_sync(struct spool *spool, const char *id);
 /* Remove ID.tmp/ and ID/, if present. */
 void spool_results_remove(struct spool *spool, const char *id);
 /* Open a result file. *bytes: its size; *stamp: its modification time, ns. Fails with ERR_NOT_FOUND, ERR_IO. */

@@ -115,9 +115,33 @@ bool spool_results_released(struct spool *spool, const char *id)
     return released;
 }
 
-/* fsync each file of `folder` and add it to `results`. An empty file is a format that the worker could not produce: it
- * is removed, and a later request for it gets the reason from the conversion. */
-static int results_sync(struct spool *spool, int folder, const struct kind *kind, json_t *results)
+/* Add each file of `folder` to `results`. An empty file is a format that the worker could not produce: it is removed,
+ * and a later request for it gets the reason from the conversion. */
+static int results_list(struct spool *spool, int folder, const struct kind *kind, json_t *results)
+{
+    DIR *stream = disk_folder_read(folder);
+    if (!stream)
+        return spool_failed(spool, "reading the results");
+    int rc = 0;
+    for (struct dirent *entry; !rc && (entry = readdir(stream));) {
+        struct stat there;
+        if (!spool_is_name(entry->d_name))
+            continue;
+        if (fstatat(folder, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = spool_failed(spool, "reading a result");
+        else if (S_ISREG(there.st_mode) && there.st_size == 0)
+            rc = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
+        else if (S_ISREG(there.st_mode))
+            json_array_append_new(results,
+                                  json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
+                                            kind_file_media(kind, entry->d_name), "bytes", (json_int_t)there.st_size));
+    }
+    closedir(stream);
+    return rc;
+}
+
+/* fsync each file of `folder`. */
+static int files_sync(struct spool *spool, int folder)
 {
     DIR *stream = disk_folder_read(folder);
     if (!stream)
@@ -126,22 +150,13 @@ static int results_sync(struct spool *spool, int folder, const struct kind *kind
     for (struct dirent *entry; !rc && (entry = readdir(stream));) {
         if (!spool_is_name(entry->d_name))
             continue;
-        struct stat there;
         int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
+        if (fd < 0 || fsync(fd) < 0)
             rc = spool_failed(spool, "syncing a result");
-        else if (S_ISREG(there.st_mode) && there.st_size == 0)
-            rc = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
-        else if (S_ISREG(there.st_mode))
-            json_array_append_new(results,
-                                  json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
-                                            kind_file_media(kind, entry->d_name), "bytes", (json_int_t)there.st_size));
         if (fd >= 0)
             close(fd);
     }
     closedir(stream);
-    if (!rc && fsync(folder) < 0)
-        rc = spool_failed(spool, "syncing the results");
     return rc;
 }
 
@@ -161,8 +176,8 @@ static int natives_check(int folder, const struct kind *kind, unsigned wanted)
     return 0;
 }
 
-int spool_results_finish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
-                         json_t **results)
+int spool_results_publish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
+                          json_t **results)
 {
     char name[JOB_ID + 4];
     json_t *list = json_array();
@@ -171,18 +186,16 @@ int spool_results_finish(struct spool *spool, const char *id, const struct kind 
     int rc = folder < 0 ? spool_failed(spool, "opening the results") : 0;
     if (!rc)
         rc = natives_check(folder, kind, wanted);
-    /* Rename before fsync: one commit of the file system's journal covers both. The folder has no effect until the
-     * job's row is committed, which comes last. */
+    if (!rc)
+        rc = results_list(spool, folder, kind, list);
+    /* Rename before fsync: one commit of the file system's journal covers both. The folder has no effect after a crash
+     * until the job's row is committed, which comes last. */
     if (!rc && renameat(spool->results, name, spool->results, id) < 0) {
         /* An earlier success that was not committed has left a folder. */
         disk_folder_remove(&spool->freer, spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
             rc = spool_failed(spool, "renaming the results");
     }
-    if (!rc)
-        rc = results_sync(spool, folder, kind, list);
-    if (!rc && fsync(spool->results) < 0)
-        rc = spool_failed(spool, "syncing the results");
     if (folder >= 0)
         close(folder);
     if (rc) {
@@ -191,6 +204,17 @@ int spool_results_finish(struct spool *spool, const char *id, const struct kind 
     }
     *results = list;
     return 0;
+}
+
+int spool_results_sync(struct spool *spool, const char *id)
+{
+    int folder = openat(spool->results, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = folder < 0 ? spool_failed(spool, "opening the results") : files_sync(spool, folder);
+    if (!rc && (fsync(folder) < 0 || fsync(spool->results) < 0))
+        rc = spool_failed(spool, "syncing the results");
+    if (folder >= 0)
+        close(folder);
+    return rc;
 }
 
 void spool_results_remove(struct spool *spool, const char *id)

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
 """The daemon from a client's first byte to the image's last.
 
-bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default
+bench_daemon.py [SCAN [REQUESTS [DEVICES [PAUSE]]]]: one JSON line for a small scan (default
 ../shared/data/mri/phantom_spiral_8ch.h5, 200 requests, devices auto): one after the other on a new connection each,
-`Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the time goes: means of `send`
-(until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run`
-(until its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and
-`write`, less what passed before the job began (`ahead`), and `settle`: handing over, and the syncs; medians of the
-stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page
-faults a request of daemon, worker and decoders, which a busy machine changes less than the clock; then scans an hour
-with 8 clients, and how much of decoding passed ahead there.
+PAUSE ms after the last answer (default 0: what the service still does after an answer delays the next one), `Prefer:
+wait`, PNG. p50 and p99 from the first byte sent to the last received; where the time goes: means of `send` (until the
+body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run` (until its
+results are synced), `answer` (until the image's last byte: negative if that came before the syncs); of `run`, the
+worker's `compute` (with what it waits for decoding) and `write`, less what passed before the job began (`ahead`), and
+`settle`: handing over, and the syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that
+passed before the job began); processor time and page faults a request of daemon, worker and decoders, which a busy
+machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding passed ahead there.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils:
 1.4 GB): seconds, largest resident memory of daemon and worker.
 bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until
@@ -93,13 +94,16 @@ def usage(daemon):
     return found
 
 
-def small(path, requests, devices):
+def small(path, requests, devices, pause):
     with open(path, "rb") as file:
         scan = file.read()
     with Daemon(devices=devices) as daemon:
         first = once(daemon, scan)[0]
         before = usage(daemon)
-        runs = [once(daemon, scan) for _ in range(requests)]
+        runs = []
+        for _ in range(requests):
+            time.sleep(1e-3 * pause)
+            runs.append(once(daemon, scan))
         after = usage(daemon)
         times = sorted(run[0] for run in runs)
         jobs = [daemon.job(run[1]) for run in runs]
@@ -112,7 +116,7 @@ def small(path, requests, devices):
             together = list(clients.map(lambda _: once(daemon, scan), range(2 * requests)))
         hour = 2 * requests * 3600 / (time.monotonic() - start)
         ahead = [daemon.job(run[1])["report"] for run in together[-50:]]
-        print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests,
+        print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests, "pause_ms": pause,
                           "device": reports[-1]["device"],
                           "first_ms": round(1e3 * first, 1), "p50_ms": round(1e3 * statistics.median(times), 1),
                           "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1),
@@ -183,6 +187,6 @@ if sys.argv[1:2] == ["--post"]:
 elif sys.argv[1:2] == ["--large"]:
     large(int((sys.argv[2:] or ["20000"])[0]))
 else:
-    scan_path, count, on = (sys.argv[1:] +
-                            ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto"][len(sys.argv) - 1:])[:3]
-    small(scan_path, int(count), on)
+    scan_path, count, on, rest = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto",
+                                                  "0"][len(sys.argv) - 1:])[:4]
+    small(scan_path, int(count), on, float(rest))

@@ -1,7 +1,7 @@
 /* For tests: preloaded into mrirecond and its workers, writes into $SYNC_LOG, in their order, what was synced or waited
  * for, what was answered, of which files something was sent, and which sockets received something and acknowledge it at
- * once. While the file $SYNC_BROKEN is there, waiting for the disk fails. While the file $SYNC_HELD is there, no sync
- * begins. */
+ * once. While the file $SYNC_BROKEN is there, waiting for the disk and syncing a result fail. While the file $SYNC_HELD
+ * is there, no sync begins; if it has text, only none of a path that contains this. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,27 +26,60 @@ static void note(const char *what, const char *of)
     close(log);
 }
 
+static void path_of(int fd, char path[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = '\0';
+}
+
 static void note_fd(const char *what, int fd)
 {
-    char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
+    char path[PATH_MAX];
+    path_of(fd, path);
     note(what, path);
 }
 
-static void be_held(void)
+/* Whether the file $SYNC_HELD is there, and this path one that it holds. */
+static int is_held(const char *path)
 {
     const char *held = getenv("SYNC_HELD");
-    while (held && access(held, F_OK) == 0)
+    char text[256];
+    int file = held ? open(held, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0)
+        return 0;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    return strstr(path, text) != NULL;
+}
+
+static void be_held(int fd)
+{
+    char path[PATH_MAX];
+    path_of(fd, path);
+    while (is_held(path))
         usleep(2000);
+}
+
+static int is_broken(void)
+{
+    const char *broken = getenv("SYNC_BROKEN");
+    return broken && access(broken, F_OK) == 0;
 }
 
 /* Noted when it is done: what stands before a line in the log was on the disk then. */
 int fsync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    be_held();
+    char path[PATH_MAX];
+    be_held(fd);
+    path_of(fd, path);
+    if (strstr(path, "/results/") && is_broken()) {
+        errno = EIO;
+        return -1;
+    }
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);
@@ -56,7 +89,7 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
-    be_held();
+    be_held(fd);
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);
@@ -67,10 +100,9 @@ int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
 {
     int (*real)(int, off_t, off_t, unsigned) =
         (int (*)(int, off_t, off_t, unsigned))dlsym(RTLD_NEXT, "sync_file_range");
-    const char *broken = getenv("SYNC_BROKEN");
     if (!(flags & SYNC_FILE_RANGE_WAIT_AFTER))
         return real(fd, offset, bytes, flags);
-    if (broken && access(broken, F_OK) == 0) {
+    if (is_broken()) {
         errno = EIO;
         return -1;
     }

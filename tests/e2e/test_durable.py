@@ -3,6 +3,7 @@
 library (sync_log.c).
 """
 import concurrent.futures
+import contextlib
 import os
 import select
 import subprocess
@@ -12,6 +13,7 @@ import mrd
 import scans
 from harness import ROOT, Daemon, main, same, skip, test, wait_until
 from live import image_of, series
+from receiver import Receiver, write
 
 FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # workers may write there
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
@@ -74,20 +76,139 @@ def large():
         same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
-@test("a result: its files, their folder, its name and the row are on the disk before it is reported")
+@test("a result: its files, their folder, its name and the row are on the disk before its job is reported")
 def succeeded():
     with daemon() as server:
         lines(server.state)
-        answer = server.submit(BODY, Prefer="wait=100", Accept="image/png").expect(200, "image/png")
-        job = answer.headers["content-location"].split("/")[3]
+        job = server.submit(BODY, Prefer="wait=100").expect(200, "application/json").json()["id"]
         log = lines(server.state)
         log = log[:log.index("answer 200") + 1]
         named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is that of the scan
-        for name in ("image.h5", "image.png"):
-            assert f"sync results/{job}/{name}" in log[named:], f"{name} is not synced:\n" + "\n".join(log)
+        assert f"sync results/{job}/image.h5" in log[named:], "image.h5 is not synced:\n" + "\n".join(log)
         in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}",
                        f"sync results/{job}", "sync results", "sync jobs.db-wal",
                        "answer 200"])
+
+
+@contextlib.contextmanager
+def image_held(server):
+    """The answer to a client that waits for its image, and the job's id, while no result can be synced."""
+    with open(HELD, "w") as file:
+        file.write("/results")
+    try:
+        answer = server.submit(BODY, Prefer="wait=100", Accept="image/png").expect(200, "image/png")
+        yield answer, answer.headers["x-job-id"]
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(HELD)
+
+
+def image_of_job(server, job):
+    return server.get(f"/v1/jobs/{job}/results/image?format=png").expect(200).body
+
+
+@test("an image for which its submission waits is sent before its files are on the disk; all else waits for these")
+def image_early():
+    with daemon() as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        lines(server.state)
+        with image_held(server) as (answer, job):
+            log = lines(server.state)
+            in_order(log[:log.index("answer 200") + 1], [f"sync spool/{job}.part", f"rename {job}", "sync spool",
+                                                         "sync jobs.db-wal", f"rename {job}", "answer 200"])
+            asked = [pool.submit(server.get, path)
+                     for path in (f"/v1/jobs/{job}", "/v1/jobs", f"/v1/jobs/{job}/results")]
+            wait_until(lambda: server.waiting() == len(asked), "requests that wait for the end of the job")
+            os.unlink(HELD)
+            document, page, results = (request.result().expect(200).json() for request in asked)
+        same((document["state"], page["jobs"][0]["state"]), ("succeeded", "succeeded"), "states after the image")
+        same([result["name"] for result in results["results"]], ["image"], "results after the image")
+        same(image_of_job(server, job), answer.body, "the image that is kept")
+        log = lines(server.state)
+        for name in ("image.h5", "image.png"):
+            assert f"sync results/{job}/{name}" in log, f"{name} is not synced:\n" + "\n".join(log)
+        in_order(log, [f"sync results/{job}", "sync results", "sync jobs.db-wal", "answer 200"])
+
+
+@test("a client deletes its job as soon as it has the image")
+def image_deleted():
+    with daemon() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with image_held(server) as (_, job):
+            deletion = pool.submit(server.request, "DELETE", f"/v1/jobs/{job}")
+            wait_until(lambda: server.waiting() == 1, "the deletion to wait for the end of the job")
+            os.unlink(HELD)
+            deletion.result().expect(204)
+        server.get(f"/v1/jobs/{job}").problem(404, "not-found")
+
+
+@test("who waits with a key for an image that the job of this key does not write gets it after the job's end")
+def image_of_replay():
+    with daemon() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with server.paused():
+            job = server.submit(BODY, Idempotency_Key="once").expect(202).json()["id"]
+            answer = pool.submit(server.submit, BODY, Idempotency_Key="once", Prefer="wait=100", Accept="image/png")
+            wait_until(lambda: server.waiting() == 1, "the request to wait for the job")
+            with open(HELD, "w") as file:
+                file.write("/results")
+        try:
+            wait_until(lambda: os.path.exists(f"{server.state}/results/{job}"), "the results")
+            same(server.job(job)["state"], "running", "state while they cannot be synced")
+            same(server.waiting(), 1, "requests that wait")
+        finally:
+            os.unlink(HELD)
+        answer = answer.result().expect(200, "image/png")
+        same((answer.headers["x-job-id"], answer.headers["idempotency-replayed"]), (job, "true"), "job")
+
+
+@test("on a disk that does not answer, a job whose image was sent is reported as running, not waited for without end")
+def image_unstored():
+    with daemon() as server:
+        with image_held(server) as (_, job):
+            same(server.job(job)["state"], "running", "state while the results cannot be synced")
+            same(server.get("/v1/jobs").json()["jobs"][0]["state"], "running", "state in the list")
+        same(server.finish(job)["state"], "succeeded", "state afterwards")
+
+
+@test("while the results of a job are synced, the next job begins and can be canceled")
+def next_meanwhile():
+    with daemon() as server:
+        with image_held(server) as (_, job):
+            slow = server.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY).expect(202).json()["id"]
+            wait_until(lambda: server.job(slow)["state"] == "running", "the next job to run")
+            server.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
+            same(server.job(job)["state"], "running", "state of the first")
+        same(server.finish(slow)["state"], "canceled", "state of the second")
+        same(server.finish(job)["state"], "succeeded", "state of the first")
+
+
+@test("kill -9 between an image and its syncs: the job runs again, to the same image, and its webhook is called once")
+def image_killed():
+    with Receiver() as receiver:
+        lines_of = write(FOLDER.name, "destinations", receiver.destination(FOLDER.name, "hook") + "rule hook\n")
+        with daemon(destinations=lines_of) as server:
+            with image_held(server) as (answer, job):
+                server.kill()
+                same(receiver.got, [], "what the webhook was told before the row is on the disk")
+            server.restart()
+            document = server.finish(job)
+            same((document["state"], document["attempts"]), ("succeeded", 2), "state and attempts")
+            same(image_of_job(server, job), answer.body, "the image of the second run")
+            wait_until(lambda: server.job(job)["deliveries"][0]["state"] == "delivered", "the webhook to be told")
+        same(len(receiver.got), 1, "times that the webhook was told")
+
+
+@test("a disk that fails at the sync of an image that was sent: the job is queued again, to the same image")
+def image_failed():
+    with daemon() as server:
+        with image_held(server) as (answer, job):
+            with open(BROKEN, "w"):
+                os.unlink(HELD)
+                wait_until(lambda: server.metrics().get('mrirecond_jobs_put_back_total{reason="io-error"}'),
+                           "the job to be put back")
+        assert server.job(job)["state"] in ("queued", "running"), "it ended without its files on the disk"
+        os.unlink(BROKEN)
+        document = server.finish(job)
+        same((document["state"], document["attempts"]), ("succeeded", 1), "state and attempts")
+        same(image_of_job(server, job), answer.body, "the image of the second run")
 
 
 @test("a failure and a cancel are on the disk before they are reported")

@@ -128,6 +128,10 @@ def work(state, trace):
             connection.sendall(BODY[20000:30000])
             assert b" 204 " in connection.recv(1000), "the chunk was not accepted"
         told.note("arrived", identity, 30000)
+        # An image that is sent before it is on the disk: its job is there, and runs again.
+        answer = daemon.submit(BODY, Prefer="wait=100", Accept="application/x-npy").expect(200)
+        told.note("accepted", answer.headers["x-job-id"])
+        same(answer.body, image, "the image that was sent")
         identity = daemon.run(BODY)["id"]
         daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
         told.note("deleted", identity)

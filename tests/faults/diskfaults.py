@@ -153,6 +153,14 @@ class Point:
         self.submissions_refused += not answer
         return answer and answer.json()["id"]
 
+    def wait_for_image(self):
+        answer = self.ask(200, "POST", "/v1/jobs?kind=recon", self.base.body, Accept="application/x-npy",
+                          Prefer="wait=100")
+        if answer:
+            self.accepted.add(answer.headers["x-job-id"])
+            assert answer.body == self.base.npy, "the image that was sent is not that of the scan"
+        self.submissions_refused += not answer
+
     def patch(self, identity, end, **more):
         begin = self.uploads[identity]
         answer = self.ask(204, "PATCH", f"/v1/uploads/{identity}", self.base.body[begin:end], **TUS,
@@ -212,6 +220,7 @@ class Point:
             self.accepted.add(answer.json()["id"])
         self.submissions_refused += not answer
         if "lasting" not in self.mode:
+            self.wait_for_image()
             self.ends()
         elif self.refused[500] + self.refused[507]:
             self.told_unready()

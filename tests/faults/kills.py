@@ -4,11 +4,11 @@
     tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1] [--victims daemon,worker,codec]
     tests/faults/kills.py --queue 10000 [--restarts 5]
 
-Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), cancel some, and fetch images
-meanwhile. At the end every accepted job must have ended once, with its scan's image; only jobs under which a worker, or
-a decoder that read the scan, was killed twice may have failed. The state folder must hold the files of those jobs and
-nothing else. --queue measures the restart with so many waiting jobs instead. Prints one JSON object; exits 1 if
-something was lost, doubled, torn or left over. MRIRECON_BIN: the programs.
+Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), wait for some images, cancel some
+jobs, and fetch images meanwhile. At the end every accepted job must have ended once, with its scan's image; only jobs
+under which a worker, or a decoder that read the scan, was killed twice may have failed. The state folder must hold the
+files of those jobs and nothing else. --queue measures the restart with so many waiting jobs instead. Prints one JSON
+object; exits 1 if something was lost, doubled, torn or left over. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
@@ -53,6 +53,7 @@ class Load:
         self.keys = collections.defaultdict(set)  # Idempotency-Key: ids in the answers
         self.canceled = set()  # ids for which a cancel was requested
         self.refused, self.wrong, self.fetched = collections.Counter(), [], 0
+        self.sent = 0  # images in answers to submissions
 
     def npy(self, identity):
         return self.daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body
@@ -82,7 +83,9 @@ class Load:
         while time.monotonic() < end:
             try:
                 answer = request()
-                if answer.status in (200, 202, 204) or 400 <= answer.status < 500 and answer.status != 409:
+                # The answer to one who waited for a job's end, whatever that was, has the job's id.
+                if (answer.status in (200, 202, 204) or "x-job-id" in answer.headers
+                        or 400 <= answer.status < 500 and answer.status != 409):
                     return answer
                 self.refused[answer.status] += 1
             except BROKEN:
@@ -93,11 +96,28 @@ class Load:
 
     def submit(self, chance, key):
         number = chance.randrange(len(self.bodies))
+        if chance.random() < 0.3:
+            self.wait_for_image(number, key)
+            return
         answer = self.persist(lambda: self.daemon.submit(self.bodies[number], Idempotency_Key=key))
         if answer and answer.status == 202:
             self.accept(answer.json()["id"], number, key)
         elif answer:
             self.wrong.append(f"a submission was answered {answer.status}: {answer.body[:200]!r}")
+
+    def wait_for_image(self, number, key):
+        """A submission that is answered with the image, which is sent before it is on the disk."""
+        answer = self.persist(lambda: self.daemon.submit(self.bodies[number], Idempotency_Key=key, Prefer="wait=60",
+                                                         Accept="application/x-npy"))
+        if answer and "x-job-id" in answer.headers:
+            self.accept(answer.headers["x-job-id"], number, key)
+        elif answer:
+            self.wrong.append(f"a submission that waits was answered {answer.status}: {answer.body[:200]!r}")
+        if answer and answer.status == 200:
+            with self.lock:
+                self.sent += 1
+            if answer.body != self.images[number]:
+                self.wrong.append(f"the image that was sent for {key} is not that of its scan")
 
     def accept(self, identity, number, key):
         with self.lock:
@@ -305,7 +325,7 @@ def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "cod
         return {"kills": sum(done.values()), "victims": dict(done), "seconds": round(time.monotonic() - begun, 1),
                 "jobs_accepted": len(load.accepted), "answers_to_be_repeated": dict(load.refused), "ends": dict(ends),
                 "failed_for_two_kills_of": dict(twice), "kept_aside": aside,
-                "images_compared_meanwhile": load.fetched,
+                "images_compared_meanwhile": load.fetched, "images_sent_at_once": load.sent,
                 **{what: len(list_) for what, list_ in found.items()},
                 "slowest_restart_s": round(max(restarts, default=0), 3),
                 "median_restart_s": round(sorted(restarts)[len(restarts) // 2], 3) if restarts else 0,

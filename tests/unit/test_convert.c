@@ -47,7 +47,7 @@ static void job_add(struct fixture *f)
     json_decref(names);
     assert_int_equal(write(file[0], "image", 5), 5);
     close(file[0]);
-    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_int_equal(store_succeed(f->store, id, results, NULL), 0);
     json_decref(results);
 }

@@ -179,11 +179,11 @@ static void results_appear_complete_or_not_at_all(void **state)
     assert_int_equal(spool_new_id(id), 0);
     /* A success without an image is an error. */
     results_put(f, id, "", "a picture");
-    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), ERR_INTERNAL);
+    assert_int_equal(spool_results_publish(f->spool, id, kind_find("recon"), 1, &results), ERR_INTERNAL);
     assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
     /* A format in which the image could not be written is an empty file, and is not listed as a result. */
     results_put(f, id, "an image", "");
-    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_int_equal(json_array_size(results), 1);
     assert_false(exists(f, "results/%s/image.png", id));
     json_decref(results);
@@ -193,7 +193,7 @@ static void results_appear_complete_or_not_at_all(void **state)
     results_put(f, id, "half", "half");
     assert_int_equal(spool_result_open(f->spool, id, "image.h5", &fd, &bytes, &stamp), ERR_NOT_FOUND);
     results_put(f, id, "an image", "a picture");
-    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_false(exists(f, "results/%s.tmp", id));
     assert_int_equal(json_array_size(results), 2);
     size_t i;
@@ -265,7 +265,7 @@ static void result_names_open_no_other_file(void **state)
     put(f, "secret", "secret");
     results_put(f, id, "an image", NULL);
     json_t *results;
-    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, id, kind_find("recon"), 1, &results), 0);
     json_decref(results);
     snprintf(path, sizeof path, "%s/results/%s/link", f->folder, id);
     snprintf(outside, sizeof outside, "%s/secret", f->folder);
@@ -348,11 +348,11 @@ static void a_start_removes_what_a_crash_left(void **state)
     }
     /* 0 succeeded; the results of 1 were renamed but not committed; those of 2 were being written. */
     assert_int_equal(store_claim(store, NULL, NULL, &taken, &found), 0);
-    assert_int_equal(spool_results_finish(f->spool, ids[0], kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, ids[0], kind_find("recon"), 1, &results), 0);
     assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
     job_clear(&taken);
     json_decref(results);
-    assert_int_equal(spool_results_finish(f->spool, ids[1], kind_find("recon"), 1, &results), 0);
+    assert_int_equal(spool_results_publish(f->spool, ids[1], kind_find("recon"), 1, &results), 0);
     json_decref(results);
     put_of(f, "spool/%s", ids[1], "12345");
     put(f, "spool/0000000000000000000000zzzz", "an orphan");
@@ -412,7 +412,7 @@ static void a_start_sets_aside_files_that_may_have_lost_their_row(void **state)
     job_clear(&job);
     for (int i = 0; i < 2; i++) {
         results_put(f, ids[i], "an image", NULL);
-        assert_int_equal(spool_results_finish(f->spool, ids[i], kind_find("recon"), 1, &results), 0);
+        assert_int_equal(spool_results_publish(f->spool, ids[i], kind_find("recon"), 1, &results), 0);
         json_decref(results);
     }
     put_of(f, "spool/%s", ids[1], "a scan");

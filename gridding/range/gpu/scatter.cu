@@ -105,17 +105,22 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
 }
 
 /* The nodes of a tile, and its warps, along each axis. */
-void lay_tiles(const struct range_box *box, bool large, struct scatter_job *job)
+void lay_tiles(const struct range_box *box, enum way way, struct scatter_job *job)
 {
     static const int warps[3][3] = {{8, 1, 1}, {2, 4, 1}, {2, 2, 2}};
     static const int edges[3][3] = {{32, 8, 1}, {32, 8, 1}, {8, 4, 8}};
+    static const int wide[3] = {CUBE_WIDE, CUBE_SIDE, CUBE_SIDE};
     for (int d = 0; d < 3; d++) {
         job->warp[d] = warps[box->dim - 1][d];
-        job->tile[d] = large ? (int)CUBE_SIDE : job->warp[d] * edges[box->dim - 1][d];
+        job->tile[d] = way == WAY_CUBES      ? wide[d]
+                       : way == WAY_GAUSSIAN ? (int)SPHERE_TILE
+                                             : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
         job->middle[d] = 0.5f * (float)(job->tile[d] - 1);
         job->half[d] = half_side(job->tile[d]);
     }
+    job->slot =
+        (size_t)(is_packed(way) ? 1 : TOGETHER) * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2];
 }
 
 enum { PACKED_BITS_LEAST = 19, PACKED_BITS_MOST = 24, ROWS_MOST = 1 << 30 };
@@ -132,7 +137,7 @@ int packed_bits(const struct points_gpu *p, double widest)
         const double range = (v->box.periodic[d] ? 2 : 1) * cells + 2 * reach + 68;
         while (bits > 0 && ldexp(range, bits) > 2147483647.0)
             bits--;
-        rows *= ((double)CUBE_SIDE + 2 * reach) * v->box.spacing[d] / v->edge[d] + 3;
+        rows *= ((double)CUBE_WIDE + 2 * reach) * v->box.spacing[d] / v->edge[d] + 3;
     }
     return bits < PACKED_BITS_LEAST || rows > ROWS_MOST ? 0 : bits;
 }
@@ -164,6 +169,8 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
     job.bits = packed_bits(p, job.widest);
     job.step = (float)ldexp(1, -job.bits);
+    for (int d = 0; d < 3; d++)
+        job.reach_steps[d] = (float)ldexp(law->params.reach / p->view.box.spacing[d], job.bits);
     return job;
 }
 
@@ -171,13 +178,14 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
 const size_t SLOTS = 1024;
 const size_t SHARED_ANY = 48 << 10; /* bytes of shared memory that every kernel may have */
 const unsigned long long DEPTH_AUTO = 8192, DEPTH_LEAST = 256;
+/* Parts that are summed as one if counting the points near each tile can then be left out. */
+const unsigned long long LIGHT_PARTS = 4;
 
 /* The state of a sum. */
 struct scatter {
     const struct points_gpu *points;
     struct scatter_job job;
     enum way way;
-    bool large; /* tiles of CUBE_SIDE^3 nodes */
     struct kernel kernel;
     size_t tiles;
     struct near_sums sums;     /* of all tiles */
@@ -203,12 +211,6 @@ unsigned long long depth_of(int asked)
     return (unsigned long long)asked < DEPTH_LEAST ? DEPTH_LEAST : (unsigned long long)asked;
 }
 
-size_t slots_bytes(const struct scatter_job *job)
-{
-    return (size_t)SLOTS * TOGETHER * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2] *
-           sizeof(float);
-}
-
 size_t tiles_of(const struct scatter_job *job)
 {
     return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
@@ -231,18 +233,22 @@ int pack(struct scatter *s, int4 *place, float *value, unsigned *largest)
     s->job.packed = value;
     if (count == 0)
         return 0;
-    pack_points<<<gpu_blocks(count, THREADS), THREADS, 0, gpu->stream>>>(s->job, place, value, largest);
+    const unsigned blocks = gpu_blocks(count, THREADS);
+    (s->way == WAY_GAUSSIAN ? pack_points<true>
+                            : pack_points<false>)<<<blocks, THREADS, 0, gpu->stream>>>(s->job, place, value, largest);
     return gpu_launched(what);
 }
 
-/* Whether no tile can have more than `depth` points near. */
+/* Whether tiles need not be cut, nor their points be counted: no tile can have more points near than `depth`, or, where
+ * the depth is chosen here, than LIGHT_PARTS times that, if all bins are as full as the fullest. */
 bool is_light(const struct scatter *s)
 {
+    const double few = (double)s->depth * (s->points->depth == RANGE_DEPTH_AUTO ? (double)LIGHT_PARTS : 1);
     const struct points_view *v = &s->points->view;
     double most = (double)s->points->largest;
     for (int d = 0; d < 3; d++)
         most *= ((s->job.tile[d] - 1) * v->box.spacing[d] + 2 * s->job.widest) / v->edge[d] + 3;
-    return most <= (double)s->depth;
+    return most <= few;
 }
 
 /* Points near each tile, copied to the host if tiles are cut, or if the listener is called between some of them. They
@@ -287,7 +293,7 @@ int make_slots(struct scatter *s)
         return err_no_memory("%zu parts of tiles", SLOTS);
     int rc = gpu_alloc(gpu, SLOTS * sizeof *s->tasks, &s->device_tasks, what);
     if (!rc)
-        rc = gpu_alloc(gpu, slots_bytes(&s->job), (void **)&s->slots, what);
+        rc = gpu_alloc(gpu, SLOTS * s->job.slot * sizeof(float), (void **)&s->slots, what);
     return rc ? rc : gpu_alloc(gpu, SLOTS * sizeof *s->groups, &s->device_groups, what);
 }
 
@@ -407,11 +413,6 @@ int sum_all(struct scatter *s, int channels, int together, const float *values, 
     return rc ? rc : tell(s);
 }
 
-} // namespace
-
-namespace
-{
-
 void begin(struct scatter *s, const struct points_gpu *points, const struct range_law *law, bool quick, int channels)
 {
     memset(s, 0, sizeof *s);
@@ -420,8 +421,7 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
     const bool solid = points->view.box.dim == 3, single = channels == 1 && solid;
     s->way = way_of(law, quick && single && s->job.bits > 0, points->view.scale != NULL);
     s->job.lean = s->way == WAY_COULOMB || s->way == WAY_SHIFTED;
-    s->large = s->way == WAY_CUBES || s->way == WAY_GAUSSIAN;
-    lay_tiles(&points->view.box, s->large, &s->job);
+    lay_tiles(&points->view.box, s->way, &s->job);
     s->tiles = tiles_of(&s->job);
     const double peak = law->peak;
     s->job.strength = s->way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
@@ -471,8 +471,7 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
         rc = gpu_enter(s.points->gpu);
         if (!rc)
             rc = make(&s);
-        s.job.set =
-            set && (s.large || s.job.lean) && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
+        s.job.set = set && is_packed(s.way) && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
         done = rc || !s.device_counts || is_done(&s);
         if (!rc && done && set && !s.job.set)
             rc = sums_gpu_clear(s.points, channels, grid);
@@ -489,11 +488,10 @@ size_t sums_gpu_scatter_bytes(const struct range_box *box, size_t inputs)
 {
     struct scatter_job job;
     const bool solid = box->dim == 3;
-    lay_tiles(box, false, &job);
-    const size_t tiles = tiles_of(&job); /* the smaller ones, of the smaller slots */
-    lay_tiles(box, solid, &job);
+    lay_tiles(box, WAY_INVERSE, &job); /* which has the most tiles; no slot is larger */
+    const size_t tiles = tiles_of(&job);
     /* The host has lists as well. */
-    return slots_bytes(&job) + (solid ? inputs * (sizeof(int4) + sizeof(float)) : 0) + 4096 +
+    return SLOTS * job.slot * sizeof(float) + (solid ? inputs * (sizeof(int4) + sizeof(float)) : 0) + 4096 +
            2 * ((tiles + 4) * sizeof(unsigned long long) +
                 SLOTS * (sizeof(struct sums_task) + sizeof(struct sums_group)));
 }

@@ -38,6 +38,7 @@ struct scatter_job {
     double widest;                  /* the reach of the widest point */
     int tile[3], tiles[3], warp[3]; /* nodes of a tile; tiles; warps along each axis of a tile */
     size_t nodes;
+    size_t slot;         /* floats of a part's slot: channels of a tile's nodes */
     int channels;        /* of this pass, at most TOGETHER */
     const float *values; /* of its first channel, as grid */
     float *grid;
@@ -62,6 +63,7 @@ struct scatter_job {
     float node_bins[3];      /* bins per node */
     float widest_bins[3];    /* the reach of the widest point, in bins */
     float reach, per_reach;  /* the law's; 1 / reach */
+    float reach_steps[3];    /* the law's reach, in nodes by 2^-bits */
     float middle[3];         /* of a tile, in nodes from its first */
     float half[3];           /* half its side, plus the error of place_about() */
     float root_rate;         /* the square root of law.rate, over the reach */
@@ -125,11 +127,18 @@ __device__ struct near_row near_row_of(const points_view &p, const near_bins &n,
     return r;
 }
 
+/* a / b, exactly; without an integer division where float32 can tell it. */
+__device__ __forceinline__ uint32_t quotient(uint32_t a, uint32_t b)
+{
+    return a < 1 << 20 ? (uint32_t)__fdividef((float)a + 0.5f, (float)b) : a / b;
+}
+
 __device__ void tile_low(const scatter_job &job, uint32_t tile, int low[3])
 {
-    low[0] = (int)(tile % (uint32_t)job.tiles[0]) * job.tile[0];
-    low[1] = (int)(tile / (uint32_t)job.tiles[0] % (uint32_t)job.tiles[1]) * job.tile[1];
-    low[2] = (int)(tile / (uint32_t)job.tiles[0] / (uint32_t)job.tiles[1]) * job.tile[2];
+    const uint32_t row = quotient(tile, (uint32_t)job.tiles[0]), plane = quotient(row, (uint32_t)job.tiles[1]);
+    low[0] = (int)(tile - row * (uint32_t)job.tiles[0]) * job.tile[0];
+    low[1] = (int)(row - plane * (uint32_t)job.tiles[1]) * job.tile[1];
+    low[2] = (int)plane * job.tile[2];
 }
 
 /* What tiles have near: of all together, and of the one that has most; of packed points, the bits of the largest

@@ -1,110 +1,14 @@
 /* scatter_near_list.cuh: the list of points near a tile of a 3-D grid, used by the quick sums to grids
- * (scatter_nodes.cuh, scatter_spheres.cuh, scatter_cubes.cuh). Positions are first packed as fixed-point numbers: 16
- * bytes contain a point's position and reach, and differences of positions are exact. Each warp searches its share of
- * the rows of bins near the tile, 32 candidates at a time, and fills its own part of the block's list without waiting
- * for other warps. */
+ * (scatter_nodes.cuh, scatter_spheres.cuh, scatter_cubes.cuh). Positions are packed before (scatter_pack.cuh). Each
+ * warp searches its share of the rows of bins near the tile, 32 candidates at a time, and fills its own part of the
+ * block's list without waiting for other warps. */
 #ifndef MRIRECON_SCATTER_NEAR_LIST_CUH
 #define MRIRECON_SCATTER_NEAR_LIST_CUH
 
-#include "gridding/range/gpu/scatter_near.cuh"
+#include "gridding/range/gpu/scatter_pack.cuh"
 
 namespace
 {
-
-/* ---- packed points ---- */
-
-/* sqrt(x), with an error of 2^-22. */
-__device__ __forceinline__ float root_about(float x)
-{
-    float y;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* x rounded to the nearest integer; |x| below 2^22. */
-__device__ __forceinline__ float rounded(float x)
-{
-    return (x + 12582912.f) - 12582912.f;
-}
-
-/* Sphere: whether a node may lie exactly on the point's reach, within float32's precision; then the sign of .w is set.
- * The surface at the reach is followed along z, column by column of nodes. Lengths are nodes along z; x, y and z are
- * relative to the node next to the point. unit: 1 / reach^2, of squared distances in nodes along each axis. */
-__device__ bool is_doubtful(const float from[3], const float unit[3])
-{
-    const float most = fmaxf(fmaxf(unit[0], unit[1]), unit[2]); /* 1 / (the shortest reach in nodes)^2 */
-    const float over = 1 / unit[2], error = 4e-6f * (1 + 4 * root_about(most)) * over;
-    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x, off = fabsf(from[2]);
-    const int y = (int)(1 / sqrtf(unit[1])) + 1;
-    float least = INFINITY;
-    if (over > 300.f * 300) /* columns that are tangent to the surface may be missed */
-        return true;
-    for (int j = -y; j <= y; j++) {
-        const float dy = (float)j - from[1], rest = fmaf(-dy * by_y, dy, over);
-        if (rest < -error)
-            continue;
-        const float half = root_about((rest + error) * wide) + 1e-3f;
-        const float last = floorf(from[0] + half);
-#pragma unroll 2
-        for (float i = ceilf(from[0] - half); i <= last; i++) {
-            const float dx = i - from[0], high = root_about(fabsf(fmaf(-dx * by_x, dx, rest)));
-            /* A node is `away` from the surface, which is `high` above and below the point. */
-            const float away = fabsf(fabsf(high - rounded(high)) - off);
-            least = fminf(least, away * fmaf(2.f, high, -away));
-        }
-    }
-    return least < error;
-}
-
-/* Cube: whether a node may lie exactly on the point's reach along an axis, within float32's precision; then the sign of
- * .w is set. Distances from the point are rounded five times, relative to 16 nodes and the reach, and positions are
- * multiples of at most 2^-19. from: the point's position relative to a node; nodes: its reach, in nodes. */
-__device__ bool is_doubtful_cube(const float from[3], const float nodes[3])
-{
-    bool doubtful = false;
-    for (int d = 0; d < 3; d++) {
-        const float low = from[d] - nodes[d], high = from[d] + nodes[d], error = 1e-6f * (32 + nodes[d]);
-        doubtful = doubtful || fabsf(low - rintf(low)) < error || fabsf(high - rintf(high)) < error;
-    }
-    return doubtful;
-}
-
-/* x rounded to the nearest integer, which 32 bits can hold, without the conversion unit. */
-__device__ __forceinline__ int rounded_integer(double x)
-{
-    return __double2loint(x + 6755399441055744.0); /* 1.5 * 2^52 */
-}
-
-/* Packs points in the order of the bins. *largest: bits of the largest magnitude of a value. */
-__global__ void pack_points(const __grid_constant__ scatter_job job, int4 *place, float *value, unsigned *largest)
-{
-    const points_view &p = job.points;
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    unsigned magnitude = 0;
-    if (i < p.count) {
-        const float scale = p.scale ? p.scale[i] : 1, reach = job.reach * scale;
-        int at[3];
-        float from[3], unit[3], nodes_within[3];
-        for (int d = 0; d < 3; d++) {
-            const double nodes = (points_at(p, d, i) - p.box.origin[d]) * job.nodes_of[d];
-            const double held = fmin(fmax(nodes, -job.margin[d]), p.box.cells[d] + job.margin[d]);
-            at[d] = rounded_integer(held * (double)(1 << job.bits));
-            from[d] = (float)(at[d] - ((at[d] + (1 << (job.bits - 1))) >> job.bits << job.bits)) * job.step;
-            unit[d] = job.spacing2[d] / (reach * reach);
-            nodes_within[d] = reach * job.per_width[d];
-        }
-        value[i] = job.values[p.source[i]];
-        const bool marked = job.law.form == RANGE_RADIAL      ? is_doubtful(from, unit)
-                            : job.law.form == RANGE_SEPARABLE ? is_doubtful_cube(from, nodes_within)
-                                                              : false;
-        place[i] = make_int4(at[0], at[1], at[2], __float_as_int(job.lean ? value[i] : marked ? -scale : scale));
-        magnitude = __float_as_uint(fabsf(value[i]));
-    }
-    magnitude = __reduce_max_sync(~0u, magnitude);
-    /* Atomics at one address wait for each other: few warps have more than what is there. */
-    if ((threadIdx.x & 31) == 0 && magnitude > __ldcg(largest))
-        atomicMax(largest, magnitude);
-}
 
 /* ---- a block's list ---- */
 
@@ -116,6 +20,11 @@ struct listed_rows {
     int low[3][32];
 };
 
+/* The tile's first node; bins near the tile, numbered continuously across images. */
+struct listed_span {
+    int low[3], from[3], to[3];
+};
+
 /* PARTS: number of warps, each with room for CAP points. LEAN: points without scales, of which .w has the value, and no
  * more is listed. MASKS: a point's nodes are listed, not its number. The state of a warp's search is here too, because
  * the registers are needed for the sums. */
@@ -125,8 +34,7 @@ template <int PARTS, int CAP, bool LEAN = false, bool MASKS = false> struct near
     uint32_t point[PARTS][LEAN || MASKS ? 1 : CAP];
     uint2 within[PARTS][MASKS ? CAP : 1]; /* masks_of() */
     int held[PARTS];
-    int low[3];         /* the tile's first node */
-    int from[3], to[3]; /* bins near the tile, numbered continuously across images */
+    listed_span span[PARTS]; /* the same for all */
     listed_rows rows[PARTS];
     unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
 };
@@ -149,12 +57,6 @@ __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin,
     if (!p.box.periodic[d] && bin == p.bins[d] - 1)
         below = 0;
     return fmaxf(0.f, fmaxf(above, below) - 0.01f * edge - 0.01f) * job.width[d];
-}
-
-/* a / b, exactly; without an integer division where float32 can tell it. */
-__device__ __forceinline__ uint32_t quotient(uint32_t a, uint32_t b)
-{
-    return a < 1 << 20 ? (uint32_t)__fdividef((float)a + 0.5f, (float)b) : a / b;
 }
 
 /* A run of points, and the tile's first node relative to its image. */
@@ -200,6 +102,7 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
         points_bin(p, 0, (uint32_t)(bin[0] - image[1] * p.bins[1]), (uint32_t)(bin[1] - image[2] * p.bins[2]));
     r.first = p.first[first + from];
     r.count = p.first[first + to + 1] - r.first;
+#pragma unroll
     for (int d = 0; d < 3; d++)
         r.low[d] = (low[d] - image[d] * p.box.cells[d]) << job.bits;
     return r;
@@ -250,55 +153,53 @@ __device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t til
 
 /* ---- the nodes that a point reaches, as masks ---- */
 
-/* Which of a tile's MASK_SIDE nodes along axis d are within reach of a point, in double precision: bit k. rel: as in
- * near_list. */
+/* Nodes along y and z in a mask; along x there are twice as many. */
 enum { MASK_SIDE = 16 };
 
+/* Which of 32 nodes along axis d are within reach of a point, in double precision: bit k. rel: as in near_list. */
 __device__ __noinline__ uint32_t exact_mask(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int d)
 {
     double at[3];
     exact_place(job, tile, point, rel, at);
     const double reach = job.law.reach * (double)fabsf(__int_as_float(rel.w));
     uint32_t mask = 0;
-    for (int k = 0; k < MASK_SIDE; k++)
-        mask |= (fabs((k - at[d]) * job.spacing[d]) < reach) << k;
+    for (int k = 0; k < 2 * MASK_SIDE; k++)
+        mask |= (uint32_t)(fabs((k - at[d]) * job.spacing[d]) < reach) << k;
     return mask;
 }
 
-/* 2^n, n being `at` rounded down and held between 0 and MASK_SIDE. */
-__device__ __forceinline__ uint32_t bit_below(float at)
+/* The same of fixed-point numbers. No node lies next to where the reach ends (is_doubtful_cube()). */
+__device__ __forceinline__ uint32_t node_mask(int at, int reach, int bits)
 {
-    const float held = fminf(fmaxf(at, 0.f), (float)MASK_SIDE);
-    return 1u << (__float_as_int(__fadd_rd(held, 8388608.f)) & 31); /* 2^23: integers are the lowest bits */
-}
-
-/* The same in float32. No node lies next to where the reach ends (is_doubtful_cube()). */
-__device__ __forceinline__ uint32_t node_mask(float at, float reach)
-{
-    return bit_below(at + reach + 1.f) - bit_below(at - reach + 1.f);
+    const int from = max(((at - reach) >> bits) + 1, 0), to = (at + reach + (1 << bits) - 1) >> bits;
+    uint32_t mask;
+    asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(mask) : "r"(from), "r"(max(to - from, 0)));
+    return mask;
 }
 
 /* The nodes of a tile that a point reaches: x: along x; y: along y, and along z in the upper half. 0: none along some
  * axis. */
 __device__ __forceinline__ uint2 masks_of(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel)
 {
-    const float scale = __int_as_float(rel.w), reach = job.reach * fabsf(scale);
-    uint32_t x = node_mask((float)rel.x * job.step, reach * job.per_width[0]),
-             y = node_mask((float)rel.y * job.step, reach * job.per_width[1]),
-             z = node_mask((float)rel.z * job.step, reach * job.per_width[2]);
+    const float scale = __int_as_float(rel.w), positive = fabsf(scale);
+    uint32_t x = node_mask(rel.x, __float2int_rn(positive * job.reach_steps[0]), job.bits),
+             y = node_mask(rel.y, __float2int_rn(positive * job.reach_steps[1]), job.bits),
+             z = node_mask(rel.z, __float2int_rn(positive * job.reach_steps[2]), job.bits);
     if (scale < 0) {
         x = exact_mask(job, tile, point, rel, 0);
         y = exact_mask(job, tile, point, rel, 1);
         z = exact_mask(job, tile, point, rel, 2);
     }
-    return x && y && z ? make_uint2(x, y | z << MASK_SIDE) : make_uint2(0, 0);
+    const uint32_t flat = __byte_perm(y, z, 0x5410);
+    return x && flat & 0xffff && flat >> MASK_SIDE ? make_uint2(x, flat) : make_uint2(0, 0);
 }
 
 /* ---- the search ---- */
 
 /* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
- * which every part of a list has points of all sides of the tile, so that warps have alike much to do. */
-template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false> struct near_scan {
+ * which every part of a list has points of all sides of the tile, so that warps have alike much to do. AHEAD: for how
+ * many times 32 candidates a warp waits at once. */
+template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false, int AHEAD = 1> struct near_scan {
     /* Fewer candidates are not examined to fill the list. */
     enum { LEAST = LEAN ? 8 : 32 };
     const scatter_job &job;
@@ -311,39 +212,46 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false>
     __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LEAN, MASKS> &l, uint32_t t)
         : job(j), list(l), tile(t), begun(0), all(0), next(0), whole(true)
     {
-        if (threadIdx.x < 3) {
-            const int d = (int)threadIdx.x;
-            int low[3];
-            tile_low(job, tile, low);
-            list.low[d] = low[d];
+        const int d = (int)(threadIdx.x & 31);
+        int low[3];
+        tile_low(job, tile, low);
+        if (d < 3) {
+            span().low[d] = d == 0 ? low[0] : d == 1 ? low[1] : low[2];
             find_span(d);
         }
-        __syncthreads();
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ listed_span &span() const
+    {
+        return list.span[threadIdx.x / 32];
     }
 
     /* The bins of axis d near the tile, as near_span_of(), or one more. */
     __device__ __forceinline__ void find_span(int d)
     {
-        const int low = list.low[d], last = min(low + job.tile[d], job.points.box.cells[d]) - 1;
+        listed_span &s = span();
+        const int low = s.low[d], last = min(low + job.tile[d], job.points.box.cells[d]) - 1;
         const float wide = job.widest_bins[d], slack = 4e-3f + 4e-7f * wide; /* more than rounding errors */
         const int from = (int)floorf((float)low * job.node_bins[d] - wide - slack),
                   to = (int)floorf((float)last * job.node_bins[d] + wide + slack);
         const bool open = !job.points.box.periodic[d];
-        list.from[d] = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
-        list.to[d] = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
+        s.from[d] = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
+        s.to[d] = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
     }
 
     /* Images along x of the rows near the tile; these rows. */
     __device__ __forceinline__ uint32_t images_near() const
     {
         const int bins = job.points.bins[0];
-        const bool one = list.from[0] >= 0 && list.to[0] < bins;
-        return one ? 1 : (uint32_t)(image_in(list.to[0], bins) - image_in(list.from[0], bins) + 1);
+        const int from = span().from[0], to = span().to[0];
+        return from >= 0 && to < bins ? 1 : (uint32_t)(image_in(to, bins) - image_in(from, bins) + 1);
     }
 
     __device__ __forceinline__ uint32_t rows_near() const
     {
-        return images_near() * (uint32_t)(list.to[1] - list.from[1] + 1) * (uint32_t)(list.to[2] - list.from[2] + 1);
+        const listed_span &s = span();
+        return images_near() * (uint32_t)(s.to[1] - s.from[1] + 1) * (uint32_t)(s.to[2] - s.from[2] + 1);
     }
 
     /* Advance to the warp's next 32 rows; false if there are none. */
@@ -355,9 +263,8 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false>
         const uint32_t line = MIXED ? __brev(lane) >> 27 : lane;
         const uint32_t own = begun + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
-        const int low[3] = {list.low[0], list.low[1], list.low[2]};
         if (own < rows)
-            row = packed_row_of(job, list.from, list.to, images, low, own);
+            row = packed_row_of(job, span().from, span().to, images, span().low, own);
         uint32_t before = row.count;
         for (int step = 1; step < 32; step *= 2) {
             const uint32_t added = __shfl_up_sync(~0u, before, step);
@@ -398,42 +305,71 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false>
         all = next = 0;
     }
 
-    /* Examine up to 32 candidates from `next` on. */
+    /* Candidate `next` + lane + 32 k: its place as packed, its value, and its row. */
+    struct candidate {
+        int4 place;
+        float value;
+        uint32_t point;
+        int row;
+    };
+
+    /* Load the candidates of a lane, of `count` from `next` on. */
+    __device__ __forceinline__ void load(uint32_t count, candidate to[AHEAD]) const
+    {
+        const uint32_t lane = threadIdx.x & 31;
+        const listed_rows &rows = list.rows[threadIdx.x / 32];
+        const uint32_t begins = rows.before[lane];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const uint32_t base = next + 32 * k, ahead = begins - base;
+            if (k > 0 && 32 * k >= count)
+                break;
+            /* A candidate's row: those that begin before all of these 32, and those that begin up to it. */
+            const uint32_t starts = __reduce_or_sync(~0u, ahead < 32 ? 1u << ahead : 0);
+            to[k].row = __popc(__ballot_sync(~0u, begins < base)) + __popc(starts & ((2u << lane) - 1)) - 1;
+            to[k].point = rows.shift[to[k].row] + base + lane;
+            if (lane + 32 * k < count) {
+                to[k].place = job.place[to[k].point];
+                to[k].value = LEAN ? 0 : job.packed[to[k].point];
+            }
+        }
+    }
+
+    /* Examine up to 32 AHEAD candidates from `next` on. */
     __device__ __forceinline__ void look(uint32_t count, int &held)
     {
-        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, number = next + lane;
+        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32;
         const listed_rows &rows = list.rows[part];
-        /* A candidate's row: those that begin before all of these 32, and those that begin up to it. */
-        const uint32_t begins = rows.before[lane], ahead = begins - next;
-        const uint32_t starts = __reduce_or_sync(~0u, ahead < 32 ? 1u << ahead : 0);
-        const int of = __popc(__ballot_sync(~0u, begins < next)) + __popc(starts & ((2u << lane) - 1)) - 1;
-        const uint32_t point = rows.shift[of] + number;
-        bool near = lane < count;
-        int4 place;
-        uint2 within = make_uint2(0, 0);
-        float value = 0;
-        if (near) {
-            place = job.place[point];
-            value = LEAN ? 0 : job.packed[point];
-            place.x -= rows.low[0][of];
-            place.y -= rows.low[1][of];
-            place.z -= rows.low[2][of];
-            if (MASKS)
-                within = masks_of(job, tile, point, place);
-            near = MASKS ? within.x != 0 : place_reaches<LEAN>(job, place, job.middle, job.half);
+        candidate found[AHEAD];
+        load(count, found);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            bool near = lane + 32 * k < count;
+            uint2 within = make_uint2(0, 0);
+            int4 &place = found[k].place;
+            if (k > 0 && 32 * k >= count)
+                break;
+            if (near) {
+                place.x -= rows.low[0][found[k].row];
+                place.y -= rows.low[1][found[k].row];
+                place.z -= rows.low[2][found[k].row];
+                if (MASKS)
+                    within = masks_of(job, tile, found[k].point, place);
+                near = MASKS ? within.x != 0 : place_reaches<LEAN>(job, place, job.middle, job.half);
+            }
+            const uint32_t hits = __ballot_sync(~0u, near);
+            if (near) {
+                const int to = held + __popc(hits & ((1u << lane) - 1));
+                list.place[part][to] = place;
+                if (!LEAN)
+                    list.value[part][to] = found[k].value;
+                if (!LEAN && !MASKS)
+                    list.point[part][to] = found[k].point;
+                if (MASKS)
+                    list.within[part][to] = within;
+            }
+            held += __popc(hits);
         }
-        const uint32_t hits = __ballot_sync(~0u, near);
-        if (near) {
-            const int to = held + __popc(hits & ((1u << lane) - 1));
-            list.place[part][to] = place;
-            if (!LEAN)
-                list.value[part][to] = value;
-            if (!LEAN && !MASKS)
-                list.point[part][to] = point;
-            if (MASKS)
-                list.within[part][to] = within;
-        }
-        held += __popc(hits);
         next += count;
     }
 
@@ -465,7 +401,7 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false>
                 more = (whole || list.left[threadIdx.x / 32] > 0) && next_rows();
                 continue;
             }
-            uint32_t count = min(min(32u, all - next), (uint32_t)(CAP - held));
+            uint32_t count = min(min(32u * AHEAD, all - next), (uint32_t)(CAP - held));
             if (!whole) {
                 count = of_part(count);
                 more = list.left[threadIdx.x / 32] > 0;

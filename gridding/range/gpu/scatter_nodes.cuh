@@ -81,8 +81,8 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
     const int x = nodes.low[0] + lane % SIDE, y = nodes.low[1] + lane / SIDE;
     if (slot >= 0) {
         const size_t plane = (size_t)job.tile[0] * job.tile[1];
-        float *to = work.slots + (size_t)slot * TOGETHER * plane * job.tile[2] + (size_t)nodes.low[2] * plane +
-                    (size_t)y * job.tile[0] + (size_t)x;
+        float *to =
+            work.slots + (size_t)slot * job.slot + (size_t)nodes.low[2] * plane + (size_t)y * job.tile[0] + (size_t)x;
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             to[k * plane] = first ? nodes.sum[k] : to[k * plane] + nodes.sum[k];

@@ -278,14 +278,15 @@ __device__ __forceinline__ void put_spheres(const scatter_job &job, const sphere
     const int lane = threadIdx.x & 31, slot = task.slot;
     const int x = nodes.low[0] + lane % SIDE, y = nodes.low[1] + lane / SIDE, z = nodes.low[2];
     size_t row = SPHERE_TILE, plane = SPHERE_TILE * SPHERE_TILE;
-    float *to = work.slots + (size_t)max(slot, 0) * TOGETHER * SPHERE_TILE * SPHERE_TILE * SPHERE_TILE;
+    float *to = work.slots + (size_t)max(slot, 0) * job.slot;
     int size[3] = {SPHERE_TILE, SPHERE_TILE, SPHERE_TILE};
     if (slot < 0) {
         row = (size_t)job.points.box.cells[0];
         plane = row * (size_t)job.points.box.cells[1];
-        to = job.grid + (size_t)m.list.low[2] * plane + (size_t)m.list.low[1] * row + (size_t)m.list.low[0];
+        to = job.grid + (size_t)m.list.span[0].low[2] * plane + (size_t)m.list.span[0].low[1] * row +
+             (size_t)m.list.span[0].low[0];
         for (int d = 0; d < 3; d++)
-            size[d] = job.points.box.cells[d] - m.list.low[d];
+            size[d] = job.points.box.cells[d] - m.list.span[0].low[d];
     }
     const bool adds = again || (slot < 0 && !job.set);
     const float strength = slot < 0 ? job.strength : 1;

@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(THREADS, CHANNELS == 1 ? 3 : 1)
             if (task.slot < 0)
                 job.grid[(size_t)c * job.nodes + in_grid] += total.sum[c][k] * job.strength;
             else
-                work.slots[((size_t)task.slot * TOGETHER + (size_t)c) * tile_nodes + in_tile] = total.sum[c][k];
+                work.slots[(size_t)task.slot * job.slot + (size_t)c * tile_nodes + in_tile] = total.sum[c][k];
     }
 }
 
@@ -271,7 +271,7 @@ __global__ void add_slots(const __grid_constant__ scatter_job job, const sums_gr
                     ((size_t)node[2] * (size_t)cells[1] + (size_t)node[1]) * (size_t)cells[0] + (size_t)node[0];
         float sum = *to;
         for (uint32_t s = group.slot; s < group.slot + group.slots; s++)
-            sum += slots[((size_t)s * TOGETHER + (size_t)c) * tile_nodes + (size_t)i] * job.strength;
+            sum += slots[(size_t)s * job.slot + (size_t)c * tile_nodes + (size_t)i] * job.strength;
         *to = sum;
     }
 }

@@ -336,23 +336,41 @@ int grid_cpu_rest(struct grid_cpu *p, int lanes, struct c32 *image, float *squar
 
 /* ---- 2-D, the x pass first ---- */
 
-/* The x pass of a row, which then holds the image's columns, the first at 0. */
-static void row_crop(const struct grid_cpu *p, int lanes, int y)
+/* Values from one panel to the next: a row more than its columns have, so that the same row of neighbouring panels has
+ * other places in the cache. */
+static size_t panel_pitch(const struct grid_cpu *p)
 {
-    const struct nufft_shape *s = p->shape;
-    const size_t each = (size_t)lanes, row = (size_t)s->grid[0] * each;
-    const size_t low = (size_t)(s->n[0] / 2) * each, high = (size_t)s->n[0] * each - low;
-    struct c32 *line = p->values + (size_t)y * row, *spare = panel_of(p);
-    if (asker_stopped(p->asker, row * COST_VALUE))
-        return;
-    const struct c32 *values = row_run(p, false, lanes, line);
-    if (values == line)
-        values = memcpy(spare, line, row * sizeof *line);
-    memcpy(line, values + row - low, low * sizeof *line);
-    memcpy(line + low, values, high * sizeof *line);
+    return ((size_t)p->shape->grid[1] + 1) * PANEL;
 }
 
-int grid_cpu_rows(struct grid_cpu *p, int lanes, const int *mark, int number)
+static int panels_count(const struct grid_cpu *p, int lanes)
+{
+    const int each = PANEL / lanes;
+    return (p->shape->n[0] + each - 1) / each;
+}
+
+size_t grid_cpu_panels(const struct grid_cpu *p, int lanes)
+{
+    return (size_t)panels_count(p, lanes) * panel_pitch(p);
+}
+
+/* The x pass of row y: the image's columns go to the panels. */
+static void row_turn(const struct grid_cpu *p, int lanes, int y, struct c32 *panels)
+{
+    const struct nufft_shape *s = p->shape;
+    const size_t each = (size_t)lanes, row = (size_t)s->grid[0] * each, pitch = panel_pitch(p);
+    struct c32 *to = panels + (size_t)y * PANEL;
+    if (asker_stopped(p->asker, row * COST_VALUE))
+        return;
+    const struct c32 *values = row_run(p, false, lanes, p->values + (size_t)y * row);
+    for (int x = 0; x < s->n[0]; x++) {
+        const size_t at = (size_t)x * each;
+        memcpy(to + at / PANEL * pitch + at % PANEL, values + grid_row(x, s->n[0], s->grid[0]) * each,
+               each * sizeof *to);
+    }
+}
+
+int grid_cpu_rows(struct grid_cpu *p, int lanes, const int *mark, int number, struct c32 *panels)
 {
     size_t values = 0;
     for (int y = 0; y < p->shape->grid[1]; y++)
@@ -361,7 +379,7 @@ int grid_cpu_rows(struct grid_cpu *p, int lanes, const int *mark, int number)
 #pragma omp parallel for schedule(static, ROWS) num_threads(threads)
     for (int y = 0; y < p->shape->grid[1]; y++)
         if (mark[y] == number)
-            row_crop(p, lanes, y);
+            row_turn(p, lanes, y, panels);
     return asker_rc(p->asker);
 }
 
@@ -389,22 +407,19 @@ static void panel_finish(const struct grid_cpu *p, int lanes, int x, const struc
     }
 }
 
-int grid_cpu_rest_columns(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+/* A thread that comes late, as one that slept does beside other work, leaves more to the others. */
+int grid_cpu_rest_columns(struct grid_cpu *p, int lanes, const struct c32 *panels, struct c32 *image, float *squares)
 {
-    const int length = p->shape->grid[1], each = PANEL / lanes, panels = (p->shape->n[0] + each - 1) / each;
-    const size_t row = (size_t)p->shape->grid[0] * (size_t)lanes;
-#pragma omp parallel for schedule(static) num_threads(p->threads)
-    for (int panel = 0; panel < panels; panel++) {
-        const size_t first = (size_t)panel * PANEL, columns = row - first < PANEL ? row - first : PANEL;
+    const size_t length = (size_t)p->shape->grid[1], pitch = panel_pitch(p);
+    const int count = panels_count(p, lanes);
+#pragma omp parallel for schedule(dynamic, PANELS) num_threads(p->threads)
+    for (int panel = 0; panel < count; panel++) {
         struct c32 *a = panel_of(p), *b = a + p->panel_count;
-        if (asker_stopped(p->asker, (size_t)length * PANEL * COST_VALUE))
+        if (asker_stopped(p->asker, length * PANEL * COST_VALUE))
             continue;
-        for (int y = 0; y < length && columns < PANEL; y++)
-            memcpy(b + (size_t)y * PANEL, p->values + (size_t)y * row + first, columns * sizeof *b);
-        const bool full = columns == PANEL;
-        const struct c32 *in = full ? p->values + first : b;
-        const struct c32 *out = fft_columns_run(p->column[0][1], in, full ? row : PANEL, a, b);
-        panel_finish(p, lanes, panel * each, out, image, squares);
+        const struct c32 *in = panels + (size_t)panel * pitch;
+        const struct c32 *out = fft_columns_run(p->column[0][1], in, PANEL, a, b);
+        panel_finish(p, lanes, panel * (PANEL / lanes), out, image, squares);
     }
     return asker_rc(p->asker);
 }

@@ -41,9 +41,13 @@ int grid_cpu_columns(struct grid_cpu *grid, int lanes, const int *mark, int numb
 int grid_cpu_rest(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
 
 /* The same of a 2-D grid along the other axis first: the x pass of rows whose mark is `number`, mark[grid[1]], then the
- * y pass. The bits differ from those of grid_cpu_to_image() by rounding. */
-int grid_cpu_rows(struct grid_cpu *grid, int lanes, const int *mark, int number);
-int grid_cpu_rest_columns(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
+ * y pass. Between them the image's columns lie in `panels`, aligned to 64 bytes: values of grid_cpu_panels(), 0 where
+ * no row was transformed. In the grid those of a column are a multiple of 4096 bytes apart, and reading them took
+ * longer than transforming them. The bits differ from those of grid_cpu_to_image() by rounding. */
+size_t grid_cpu_panels(const struct grid_cpu *grid, int lanes);
+int grid_cpu_rows(struct grid_cpu *grid, int lanes, const int *mark, int number, struct c32 *panels);
+int grid_cpu_rest_columns(struct grid_cpu *grid, int lanes, const struct c32 *panels, struct c32 *image,
+                          float *squares);
 
 /* Exponent -: its transpose. */
 int grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);

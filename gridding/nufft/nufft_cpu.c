@@ -241,6 +241,8 @@ struct cpu_parts {
     int *mark;             /* of each line of the first pass: the last part that reaches it; or -1 */
     struct c32 *grid;      /* of group after group of transforms, each at a multiple of 64 bytes */
     size_t values;         /* in all */
+    struct c32 *panels;    /* `rows`: of group after group, between the passes; else NULL */
+    size_t panels_values;  /* in all */
 };
 
 /* The few samples of one of the last parts are summed before another thread, which slept, has come: above all where
@@ -272,6 +274,7 @@ static void parts_destroy(void *of)
     free(parts->part);
     free(parts->mark);
     free(parts->grid);
+    free(parts->panels);
     free(parts);
 }
 
@@ -342,6 +345,24 @@ static int passes_choose(struct cpu_parts *parts)
     return 0;
 }
 
+/* Rows that no part reaches are never written, and stay 0. */
+static int panels_create(struct cpu_parts *parts)
+{
+    const struct cpu_plan *p = parts->plan;
+    if (!parts->rows)
+        return 0;
+    for (int done = 0, lanes; done < parts->batch; done += lanes) {
+        lanes = next_lanes(p, parts->batch - done);
+        parts->panels_values += grid_cpu_panels(p->grid, lanes);
+    }
+    const size_t bytes = parts->panels_values * sizeof *parts->panels;
+    parts->panels = aligned_alloc(64, bytes);
+    if (!parts->panels)
+        return err_no_memory_bytes(bytes, "the columns of %d transforms", parts->batch);
+    memset(parts->panels, 0, bytes);
+    return 0;
+}
+
 static int parts_create(void **out, void *state, int batch, int count, const size_t *first, const float *k,
                         const float *weights)
 {
@@ -355,6 +376,8 @@ static int parts_create(void **out, void *state, int batch, int count, const siz
     if (!rc)
         rc = passes_choose(parts);
     if (!rc)
+        rc = panels_create(parts);
+    if (!rc)
         *out = parts;
     else
         parts_destroy(parts);
@@ -365,7 +388,8 @@ static size_t parts_bytes(const void *of)
 {
     const struct cpu_parts *parts = of;
     const struct nufft_shape *s = parts->plan->shape;
-    size_t bytes = parts->values * sizeof *parts->grid + lines_count(s, parts->rows) * sizeof *parts->mark;
+    size_t bytes = (parts->values + parts->panels_values) * sizeof *parts->grid +
+                   lines_count(s, parts->rows) * sizeof *parts->mark;
     for (int i = 0; i < parts->count; i++) {
         const struct range_bins *bins = parts->part[i].bins;
         bytes += range_cpu_bytes(parts->part[i].sums) + bins->count * (sizeof *bins->point + sizeof(float)) +
@@ -391,6 +415,7 @@ static int parts_add(void *of, int number, const struct c32 *data)
     struct cpu_plan *p = parts->plan;
     const struct cpu_part *part = &parts->part[number];
     const size_t count = part->bins->count;
+    struct c32 *panels = parts->panels;
     size_t at = 0;
     int rc = 0;
     for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
@@ -399,8 +424,10 @@ static int parts_add(void *of, int number, const struct c32 *data)
                                    parts->grid + at);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
         if (rc == 0)
-            rc = (parts->rows ? grid_cpu_rows : grid_cpu_columns)(p->grid, lanes, parts->mark, number);
+            rc = parts->rows ? grid_cpu_rows(p->grid, lanes, parts->mark, number, panels)
+                             : grid_cpu_columns(p->grid, lanes, parts->mark, number);
         grid_cpu_exchange(p->grid, own);
+        panels += parts->rows ? grid_cpu_panels(p->grid, lanes) : 0;
         at = grid_after(p, at, lanes);
     }
     return rc;
@@ -412,14 +439,17 @@ static int parts_finish(void *of, struct c32 *image, float *squares)
     struct cpu_plan *p = parts->plan;
     const struct nufft_shape *s = p->shape;
     const size_t pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
+    const struct c32 *panels = parts->panels;
     size_t at = 0;
     int rc = 0;
     for (int done = 0, lanes; done < parts->batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, parts->batch - done);
         struct c32 *own = grid_cpu_exchange(p->grid, parts->grid + at);
         struct c32 *own_image = image ? image + (size_t)done * pixels : NULL;
-        rc = (parts->rows ? grid_cpu_rest_columns : grid_cpu_rest)(p->grid, lanes, own_image, squares);
+        rc = parts->rows ? grid_cpu_rest_columns(p->grid, lanes, panels, own_image, squares)
+                         : grid_cpu_rest(p->grid, lanes, own_image, squares);
         grid_cpu_exchange(p->grid, own);
+        panels += parts->rows ? grid_cpu_panels(p->grid, lanes) : 0;
         at = grid_after(p, at, lanes);
     }
     return rc;

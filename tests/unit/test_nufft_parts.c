@@ -132,6 +132,7 @@ static void every_division(void **unused)
     check(&radial, 3, true, MIXED);
     check(&radial, 3, true, BY_Y);
     check(&crowded, 4, true, MIXED);
+    check(&crowded, 4, true, BY_Y); /* most rows are reached by no part */
 }
 
 /* Squares are added to the output; bits are the same for any number of threads, and after a start that was
@@ -190,12 +191,13 @@ static int count_one(void *context)
 }
 
 /* How often the device's owner is asked, about once per estimated millisecond, in the last part and the end. */
-static int asked_at_last(enum order order)
+static int asked_at_last(enum order order, size_t *bytes)
 {
     const struct problem p = {2, {256, 256, 1}, 64, 4000, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
     struct divided d;
     int asked = 0;
     divided_make(&d, &p, 6, true, order);
+    *bytes = nufft_parts_bytes(d.parts);
     struct c32 *image = make_values((size_t)p.batch * pixels_of(&p), 1);
     assert_int_equal(nufft_parts_begin(d.parts), 0);
     add_until(&d, 5);
@@ -209,11 +211,15 @@ static int asked_at_last(enum order order)
 
 /* One of the two passes of a 2-D FFT is mostly done before the last part, along whichever axis it can be. In order, the
  * last 125 samples lie in a strip at an edge and reach few lines of that axis: little but the other pass is left, which
- * is less than half of both, because it has only the image's columns or rows. */
+ * is less than half of both, because it has only the image's columns or rows. Where rows come first, the image's
+ * columns lie beside the grid between the passes, and their memory counts. */
 static void first_pass_ahead(void **unused)
 {
     (void)unused;
-    const int mixed = asked_at_last(MIXED), columns = asked_at_last(BY_X), rows = asked_at_last(BY_Y);
+    size_t of_mixed, of_columns, of_rows;
+    const int mixed = asked_at_last(MIXED, &of_mixed), columns = asked_at_last(BY_X, &of_columns);
+    const int rows = asked_at_last(BY_Y, &of_rows);
+    assert_true(of_rows >= of_columns + (size_t)64 * 256 * 256 * sizeof(struct c32));
     if (!(columns < 3 * mixed / 4 && rows < 3 * mixed / 4))
         fail_msg("asked %d times; in the order of x %d, of y %d", mixed, columns, rows);
 }

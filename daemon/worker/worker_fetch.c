@@ -193,6 +193,9 @@ static void *fetch(void *context)
             pthread_cond_wait(&f->work, &f->lock);
         if (entry)
             entry_read(f, entry);
+        /* It was long in coming, and a ping or the end of a job asked for decoders meanwhile. Now its own job needs the
+         * processors, and asks for them at its end. */
+        f->tend = f->tend && !(entry && entry->follow && entry->state == READ);
     }
     return NULL;
 }

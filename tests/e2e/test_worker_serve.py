@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import signal
 import tempfile
 import time
 
@@ -10,7 +11,7 @@ import h5py
 import numpy as np
 
 import scans
-from harness import main, same, test, wait_until
+from harness import children_of, main, same, test, wait_until
 
 from served import FOLDER, WIRE_VERSION, Served, close
 
@@ -273,6 +274,47 @@ def served_computed_ahead_slowly():
         wait_until(served.computed, "a job to be computed ahead")
         served.job("quick", scans.radial().write(f"{folder}/small.h5"), f"{folder}/quick")
         same(served.answer("quick")[0]["type"], "done", "the job that interrupts")
+
+
+@test("serve: decoders that a ping asks for while a stream is read are started after its job")
+def served_ping():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        path = f"{folder}/scan.mrd"
+        *most, last = scans.radial().messages()
+
+        def files(process):
+            links = []
+            for link in glob.glob(f"/proc/{process}/fd/*"):
+                with contextlib.suppress(OSError):
+                    links.append(os.readlink(link))
+            return links
+
+        def state(process):
+            with open(f"/proc/{process}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0]
+        first = served.ready(2)
+        template, = set(children_of(served.process.pid)) - set(first)
+        os.kill(template, signal.SIGSTOP)  # who has a decoder forked waits
+        wait_until(lambda: state(template) == "T", "the template to stop")
+        with open(path, "wb") as file:
+            file.writelines(most)
+        scan = os.open(path, os.O_RDONLY)
+        served.send([scan], type="prepare", id="stream", kind="recon", parameters={}, files=["image.h5"],
+                    arriving="stream")
+        os.close(scan)
+        wait_until(lambda: any(path in files(process) for process in first), "a stream to be read")
+        served.send(type="ping")
+        same(served.receive()["type"], "status", "the answer to a ping")
+        with open(path, "ab") as file:
+            file.write(last)
+        wait_until(lambda: len(served.decoders()) == 1, "the stream to be read to its end")
+        served.prepare("next", scans.radial().write(f"{folder}/next.h5"))
+        wait_until(lambda: not served.decoders(), "the next input to be read")
+        same(state(template), "T", "the template, for which nobody has waited in vain")
+        os.kill(template, signal.SIGCONT)
+        served.job("next", f"{folder}/next.h5", f"{folder}/next")
+        same(served.answer("next")[0]["type"], "done", "the next job")
+        served.ready(2)
 
 
 @test("serve: a scan too large to be prefetched beside a job is read again when its own job begins")

@@ -30,13 +30,16 @@ struct codec_upload {
     int file, memory;
 };
 
-/* Send the report, and end by _exit(): the file may have corrupted what libhdf5's exit handlers would clean up. */
-static _Noreturn void report_send(int rc)
+/* Send the report, and end by _exit(): the file may have corrupted what libhdf5's exit handlers would clean up.
+ * `waits`: until the worker ends the process. */
+static _Noreturn void report_send(int rc, bool waits)
 {
     struct codec_report report = {.head = {CODEC_REPORT_MAGIC, CODEC_VERSION}};
     if (rc != 0)
         report.failure = *err_last();
     ssize_t done = write(CODEC_FD, &report, sizeof report);
+    while (waits && read(CODEC_FD, &report, sizeof report) > 0)
+        ;
     _exit(done == sizeof report ? rc != 0 : 2);
 }
 
@@ -49,7 +52,8 @@ static bool request_is_known(const struct codec_request *request, ssize_t got)
         report_send(err_set(ERR_INTERNAL,
                             "The worker uses protocol version %u, mrirecon-codec version %d: they belong to different "
                             "installations. Install both from the same build.",
-                            request->head.version, CODEC_VERSION));
+                            request->head.version, CODEC_VERSION),
+                    false);
     return got == sizeof *request;
 }
 
@@ -133,7 +137,7 @@ static _Noreturn void serve(int rc)
     upload_receive(&upload);
     if (rc == 0)
         rc = upload_decode(&upload);
-    report_send(rc);
+    report_send(rc, rc == 0 && upload.request.arriving);
 }
 
 static void begin(void)

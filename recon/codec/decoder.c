@@ -25,6 +25,7 @@ enum {
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
     ASIDE_BYTES = 16 << 20, /* limit of the memory reserved for the next scan */
     DECODER_HOW = 32,
+    LINGERS_MS = 50, /* at most: a decoder that has reported, while its stream is computed */
     MOST_TRIES = 2,  /* at an upload, if processes are killed from outside */
     CLOCK_FACTOR = 4 /* elapsed time allowed per processor time: other processes or a slow disk may delay it */
 };
@@ -354,6 +355,19 @@ static int report_wait(const struct codec_process *process, const struct decoder
     }
 }
 
+/* Who reads the decoded form while it is written computes the last image now, and the end of the process, with sealing
+ * and checking what it wrote, would take a processor from that for 2 ms: they wait for the job to begin. */
+static int linger(const struct decoder_upload *upload)
+{
+    const struct decode_limits *limits = &upload->limits;
+    int rc = 0;
+    for (int ms = 0; ms < LINGERS_MS && rc == 0 && limits->live && *limits->live < 0 && *limits->arriving; ms++) {
+        poll(NULL, 0, 1);
+        rc = patience_check(upload, 1);
+    }
+    return rc;
+}
+
 static bool was_killed(const struct course *course)
 {
     return course->ended && WIFSIGNALED(course->status) && WTERMSIG(course->status) == SIGKILL;
@@ -395,6 +409,8 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
         if (course.ended)
             close(process.socket);
     } while (try_again(decoder, upload, &course, stood, &tries));
+    if (rc == 0)
+        rc = linger(upload);
     if (!course.ended) {
         /* The process has finished. Freeing its memory takes the kernel a while, so it is reaped later. */
         kill(process.pid, SIGKILL);

@@ -23,7 +23,8 @@ struct decode_limits {
      * of elapsed time counts from when it is false. */
     const _Atomic bool *arriving;
     /* For reading the decoded form of such a file while it is written: receives a descriptor of the decoder's memory,
-     * unchecked, which belongs to the thread that takes it; -1 before. NULL: not needed. */
+     * unchecked, which belongs to the thread that takes it; -1 before, and from then on: the decoder's end then waits
+     * until `arriving` is false, at most 50 ms. NULL: not needed. */
     _Atomic int *live;
 };
 

@@ -5,6 +5,7 @@
 #include "tests/unit/decode_fixture.h"
 
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 /* A file that grows by one piece at a time. */
 struct growing {
@@ -107,6 +108,59 @@ static void a_stream_that_does_not_end_stops_with_its_job(void **state)
     free(content);
 }
 
+/* A stream whose decoded form somebody reads: its job begins, so it arrives no more, at look `begin_at` after the last
+ * byte. */
+struct taken {
+    struct growing growing;
+    atomic_int live;
+    int looks, begin_at;
+    bool ended; /* a process had ended before */
+};
+
+static int take(void *context)
+{
+    struct taken *t = context;
+    siginfo_t info = {.si_pid = 0};
+    if (t->growing.written < t->growing.bytes)
+        grow(&t->growing);
+    const int memory = atomic_exchange(&t->live, -1);
+    if (memory >= 0)
+        close(memory);
+    t->looks++;
+    t->growing.arriving = t->looks < t->begin_at;
+    t->ended = t->ended || (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0);
+    return 0;
+}
+
+/* The decoder's end takes processor time that who computes on the stream needs: it waits for the job. While it decodes,
+ * which takes this stream much less than a second, there is a look in 50 ms, then one in each. */
+static void a_decoder_whose_stream_is_computed_ends_when_its_job_begins(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0}, whole = {0};
+    size_t bytes;
+    char path[128], *content = read_file(p, "stream", &bytes);
+    struct taken t = {.growing = {.content = content, .bytes = bytes, .written = 2, .piece = bytes, .arriving = true},
+                      .live = -1,
+                      .begin_at = 20};
+    const struct decode_limits limits = {
+        .bytes = roomy.bytes, .seconds = 60, .arriving = &t.growing.arriving, .live = &t.live};
+    snprintf(path, sizeof path, "%s/growing", p->folder);
+    t.growing.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(t.growing.fd, content, 2), 2);
+    assert_int_equal(decode_by(p->codec, &scan, t.growing.fd, NULL, &limits, take, &t), 0);
+    assert_int_equal(t.looks, t.begin_at);
+    assert_false(t.ended);
+    const int fd = open_file(p, "stream");
+    assert_int_equal(decode_fd(p, &whole, fd, NULL), 0);
+    scans_are_equal(&whole, &scan);
+    scan_close(&whole);
+    scan_close(&scan);
+    close(fd);
+    close(t.growing.fd);
+    free(content);
+}
+
 /* decode_fd(), with samples in place. */
 static int decode_in_place(const struct place *p, struct scan *scan, int fd, const char *group,
                            const struct decode_limits *limits, struct growing *g)
@@ -178,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_arrives_gives_the_same_scan),
         cmocka_unit_test(errors_are_those_of_the_complete_file),
         cmocka_unit_test(a_stream_that_does_not_end_stops_with_its_job),
+        cmocka_unit_test(a_decoder_whose_stream_is_computed_ends_when_its_job_begins),
         cmocka_unit_test(hdf5_files_that_arrive_give_the_same_scans_and_errors),
     };
     return cmocka_run_group_tests_name("follow", tests, setup, teardown);

@@ -30,8 +30,7 @@ struct group {
 struct recon_ahead {
     struct recon_begun begun; /* first: recon_begun_of() */
     struct scan_live *live;
-    uint64_t memory;         /* bytes that its copy may take .. */
-    double memory_at;        /* .. as of this time: asking takes longer than a look at what has come */
+    double memory_at;        /* when the host's memory was asked for, which takes longer than a look at what has come */
     uint64_t looked;         /* readouts that were looked at */
     uint64_t last;           /* the newest of image data; UINT64_MAX: none */
     int repetition;          /* the newest; -1: none */
@@ -272,14 +271,15 @@ static int part_go(struct recon_ahead *ahead, struct dev *dev, const struct job_
     return 0;
 }
 
+/* Bytes that the copy of the scan may take. */
 static uint64_t memory_most(struct recon_ahead *ahead)
 {
     const double now = clock_seconds();
     if (now >= ahead->memory_at + MEMORY_SECONDS) {
-        ahead->memory = host_memory_available() / MOST_SHARE;
+        ahead->begun.host_memory = host_memory_available();
         ahead->memory_at = now;
     }
-    return ahead->memory;
+    return ahead->begun.host_memory / MOST_SHARE;
 }
 
 int recon_ahead_go(void *of, struct dev *dev, const struct job_request *request, const struct job_listener *listener,

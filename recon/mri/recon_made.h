@@ -29,6 +29,7 @@ struct recon_begun {
     struct recon_made *made; /* NULL: none */
     struct recon_feed feed;
     struct recon_seen seen;
+    size_t host_memory; /* bytes that were available at the last look or shortly before; 0: unknown */
 };
 /* Of recon_ahead_create(), whose first member it is. */
 const struct recon_begun *recon_begun_of(const void *ahead);

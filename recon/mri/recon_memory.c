@@ -122,7 +122,7 @@ int recon_memory_check(struct gridder *g, size_t channels)
 {
     struct recon_job *job = g->job;
     const bool gpu = dev_is_gpu(job->dev);
-    const size_t available = host_memory_available();
+    size_t available = job->host_memory ? job->host_memory : host_memory_available();
     struct need need;
     if (recon_iterates(job))
         iterative_whole(g);
@@ -132,6 +132,8 @@ int recon_memory_check(struct gridder *g, size_t channels)
     add(&all, need.device, 1);
     if (!gpu)
         host = all;
+    if (host > available && job->host_memory) /* it may have become more since */
+        available = host_memory_available();
     if (rc == 0 && host > available)
         rc = too_large(g, false, host, available);
     if (rc == 0) {

@@ -61,6 +61,7 @@ struct recon_job {
     struct recon_made **keep;        /* the scan is a beginning: receives its images; NULL: it is complete */
     struct recon_seen *seen;         /* of a scan that arrives (recon_seen.h); NULL: nothing is kept of its readouts */
     const struct frames_begun *more; /* and readouts will follow; NULL: none will */
+    size_t host_memory;              /* of a scan that arrives: bytes that were available lately; 0: unknown */
     uint64_t most_bytes;             /* limit of the results' files */
     json_t *report;
 };

@@ -429,6 +429,7 @@ int recon_run_part(struct recon_made **out, struct dev *dev, const struct job_re
                             .before = begun->made,
                             .fed = &begun->feed,
                             .seen = &begun->seen,
+                            .host_memory = begun->host_memory,
                             .keep = out,
                             .more = more};
     int rc = job_steps(&job);

@@ -132,11 +132,20 @@ static int out_check(const struct client_options *options)
     return options->out && save_check(options->out) ? client_failed() : CLIENT_OK;
 }
 
+/* Check that --out is there if an option selects what it saves. CLIENT_OK, or CLIENT_USAGE. */
+static int selection_check(const struct client_options *options)
+{
+    const char *selects = options->format ? "--format" : options->result ? "--result" : NULL;
+    if (options->out || !selects)
+        return CLIENT_OK;
+    return client_usage("%s selects what --out saves; add --out FILE.", selects);
+}
+
 int client_submit(struct server *server, const struct client_options *options)
 {
     struct client_result result;
     char *path = NULL;
-    int status = options->out ? result_of_submission(options, &result) : CLIENT_OK;
+    int status = options->out ? result_of_submission(options, &result) : selection_check(options);
     if (!status)
         status = out_check(options);
     if (!status)
@@ -159,7 +168,7 @@ int client_resubmit(struct server *server, const struct client_options *options)
     if (options->words < 1 || strchr(options->word[0], '='))
         return client_usage("resubmit needs the ID of a job, or --state (failed, canceled or succeeded) for many.");
     char *path = NULL;
-    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
+    int status = options->out ? result_of_job(server, options, options->word[0], &result) : selection_check(options);
     if (!status)
         status = out_check(options);
     if (!status)
@@ -197,7 +206,7 @@ int client_wait(struct server *server, const struct client_options *options)
 {
     struct client_result result;
     json_t *job = NULL;
-    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
+    int status = options->out ? result_of_job(server, options, options->word[0], &result) : selection_check(options);
     if (!status)
         status = out_check(options);
     if (status)

@@ -92,8 +92,9 @@ static int wrong(const struct client_options *options)
     const char *state = options->state ? options->state : "";
     if (strcmp(state, "failed") != 0 && strcmp(state, "canceled") != 0 && strcmp(state, "succeeded") != 0)
         return client_usage("to resubmit many jobs, give --state: failed, canceled or succeeded.");
-    if (options->wait || options->out)
-        return client_usage("--wait and --out need an ID: many resubmitted jobs are not waited for.");
+    if (options->wait || options->out || options->format || options->result)
+        return client_usage(
+            "--wait, --out, --result and --format need an ID: many resubmitted jobs are not waited for.");
     return CLIENT_OK;
 }
 

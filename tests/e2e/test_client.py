@@ -215,7 +215,9 @@ def escaping(daemon):
 
 @test("a wrong command line: exit status 2 and a hint")
 def usage():
-    for words in (["submit"], ["nothing"], [], ["submit", SCAN, "--nothing"], ["list", "--wait"], ["--wait", "list"],
+    for words in (["submit", SCAN, "--format", "png"], ["submit", SCAN, "--result", "image"],
+                  ["wait", "x", "--format=png"], ["resubmit", "x", "--format=png"],
+                  ["submit"], ["nothing"], [], ["submit", SCAN, "--nothing"], ["list", "--wait"], ["--wait", "list"],
                   ["wait"], ["wait", "a", "b"],
                   ["submit", SCAN, "word"], ["submit", SCAN, "=x"], ["submit", SCAN, "kind=recon"],
                   ["fetch", "x", "--format"], ["fetch", "x", "--format=gif"],

@@ -168,6 +168,9 @@ static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *
         column = particles_column_find(name, length - 4, &axis);
     }
     const bool vector = column == PARTICLE_POSITION || column == PARTICLE_VELOCITY;
+    if (column == PARTICLE_VELOCITY && axis >= 0)
+        return err_set(ERR_MALFORMED_FILE,
+                       "The archive has an array %s; it takes velocities as one array, velocity, [points][3].", name);
     if (column < 0 || (vector && axis >= 0)) {
         ++*ignored;
         return 0;

@@ -44,7 +44,8 @@ static int columns_ordered(struct text_table *t, const struct particles_wanted *
     return 0;
 }
 
-static unsigned columns_there(struct text_table *t, int *axes)
+/* Columns that are there, and of positions and velocities the axes. */
+static unsigned columns_there(struct text_table *t, int *axes, int *velocities)
 {
     unsigned there = 0;
     for (int i = 0; i < t->columns; i++) {
@@ -54,21 +55,35 @@ static unsigned columns_there(struct text_table *t, int *axes)
             there |= 1U << t->column[i];
         if (t->column[i] == PARTICLE_POSITION)
             *axes |= 1 << t->axis[i];
+        if (t->column[i] == PARTICLE_VELOCITY)
+            *velocities |= 1 << t->axis[i];
         t->builder.header.ignored += t->column[i] == IGNORED;
     }
     return there;
+}
+
+/* A header line that names some of vx, vy, vz: the others would be taken for 0. */
+static int velocities_partial(const struct text_table *t, int velocities)
+{
+    static const char *const missing[] = {"",      "vy and vz are", "vx and vz are", "vz is", "vx and vy are",
+                                          "vy is", "vx is"};
+    return err_set(ERR_MALFORMED_FILE,
+                   "Line %llu names columns of velocities, but %s not among them. Name all of vx, vy and vz, or none.",
+                   (unsigned long long)t->text.line, missing[velocities]);
 }
 
 /* Lay out the memory, once the columns are known. */
 static int table_begin(struct text_table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                        const struct particles_wanted *wanted)
 {
-    int axes = 0;
-    const unsigned there = columns_there(t, &axes);
+    int axes = 0, velocities = 0;
+    const unsigned there = columns_there(t, &axes, &velocities);
     const uint64_t ignored = t->builder.header.ignored;
     if (axes != 7)
         return err_set(ERR_MALFORMED_FILE, "Line %llu names the columns, but x, y and z are not among them.",
                        (unsigned long long)t->text.line);
+    if (velocities != 0 && velocities != 7)
+        return velocities_partial(t, velocities);
     int rc = particles_needed(wanted, there,
                               "Add it as a column after x, y, z, or name the columns in a header line (x,y,z,charge).");
     if (rc == 0)

@@ -75,6 +75,17 @@ static double one(const void *of, double t)
     return 1;
 }
 
+/* A cut-off, in sides of the frame, slightly less than the given one. At that very distance lie a body's own images if
+ * the reach is the box's side, and many pairs of a lattice; which of them are within it would be up to the rounding of
+ * their positions, so that images on one side would count and those on the other not. Rounding of float32 moves a
+ * coordinate by at most 2^-24 of the farthest, 1 + reach, and so a distance between two by at most 2 sqrt(3) 2^-24 =
+ * 2.1e-7 of that; its square and the comparison round three times more, by 2^-24 of the reach each. Without pairs at
+ * the cut-off this changes nothing. */
+static double cut_reach(double reach)
+{
+    return reach * (1 - fmin(1e-3, 4e-7 * (1 + 1 / reach)));
+}
+
 /* The law of pairs, of forces (power 3) or potentials (1), in units of the frame. */
 static int pair_law(const struct nbody_gravity *gravity, const struct unit_box *frame, int power, struct range_law *law)
 {
@@ -87,7 +98,7 @@ static int pair_law(const struct nbody_gravity *gravity, const struct unit_box *
                                       .error = 1e-6};
     if (setup->method == NBODY_DIRECT || setup->law == NBODY_CUT) {
         /* In open space nothing is farther than the frame's diagonal. */
-        params.reach = setup->method == NBODY_DIRECT ? 1.01 * DIAGONAL : setup->cutoff / frame->side;
+        params.reach = setup->method == NBODY_DIRECT ? 1.01 * DIAGONAL : cut_reach(setup->cutoff / frame->side);
         params.reach = setup->periodic ? params.reach : fmin(params.reach, 1.01 * DIAGONAL);
         return range_law_make(law, &params, one, NULL);
     }

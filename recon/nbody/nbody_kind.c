@@ -42,7 +42,7 @@ static const struct param nbody_params[] = {
     [NBODY_CUTOFF] = {"cutoff", PARAM_REAL, .fallback = "6", .min = 4, .max = 10,
                       .help = "Cut-off distance of near pairs, in units of split."},
     [NBODY_REACH] = {"reach", PARAM_REAL, .fallback = "none", .min = 1e-30, .max = LENGTH_MOST, PARAM_WORDS("none"),
-                     .help = "Cut-off distance of pairs with law=cut."},
+                     .help = "Cut-off distance of pairs with law=cut; pairs at this distance do not count."},
     [NBODY_STEPS] = {"steps", PARAM_INT, .fallback = "0", .min = 0, .max = 10000000,
                      .help = "Number of time steps; 0 = forces and potentials only."},
     [NBODY_DT] = {"dt", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),

@@ -155,6 +155,9 @@ static void conserve(struct running *r)
         drift[d] = last->momentum[d] - first->momentum[d];
     momentum = sqrt(drift[0] * drift[0] + drift[1] * drift[1] + drift[2] * drift[2]);
     kind_job_number(&r->job, "energy", last->energy);
+    if (!isfinite(last->energy))
+        kind_job_warn(&r->job, "The energy is not a finite number in double precision, so the report has none: masses, "
+                               "velocities or `g` are too large.");
     if (o->record_count < 2)
         return;
     kind_job_number(&r->job, "time", o->time);

@@ -250,6 +250,8 @@ def bad():
                                         "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])
     far = daemon().fails(body, "kind=nbody&forces=short&law=cut&reach=1e30&box=1", "bad-parameter")
     assert "Parameter reach" in far["detail"], far
+    report = run(npz(position, mass=mass * 0 + 1e160), "&softening=0.1")["report"]
+    assert "energy" not in report and "energy is not a finite" in report["warnings"][-1], report
     heavy = daemon().fails(npz(position, mass=mass * 0 + 1e308), "kind=nbody", "malformed-file")
     assert "overflows" in heavy["detail"], heavy
     unplaced = daemon().fails(npz(position, box=np.array([[np.nan, 0, 0], [1, 1, 1]])), "kind=nbody", "malformed-file")

@@ -3,6 +3,40 @@
 #include "tests/unit/nbody_cases.h"
 #include "tests/unit/nbody_motion_cases.h"
 
+/* A lattice of 6^3 bodies, whose cut-off lies at distances of many pairs, up to the box's side, where each body has six
+ * images of itself: none of the pairs at the cut-off counts, whichever way their distances are rounded. */
+static void images_at_the_cut_off_count_evenly(void **state)
+{
+    (void)state;
+    static const double cutoffs[] = {1, 1.5, 3};
+    for (size_t k = 0; k < sizeof cutoffs / sizeof *cutoffs; k++) {
+        struct cloud *cloud = cloud_of(216, 3, 6);
+        struct nbody_setup setup = p3m(true, NBODY_PLUMMER), within;
+        double largest = 0;
+        setup.method = NBODY_SHORT;
+        setup.law = NBODY_CUT;
+        setup.cutoff = cutoffs[k];
+        for (size_t i = 0; i < cloud->count; i++) {
+            cloud->mass[i] = 1;
+            for (size_t d = 0, n = i; d < 3; d++, n /= 6)
+                cloud->at[i][d] = 0.5 * (double)(n % 6) + 0.039;
+        }
+        evaluate(cloud, &setup, 0);
+        within = setup;
+        within.cutoff *= 0.99; /* no pair of the lattice is between */
+        near_forces(cloud, &within);
+        for (size_t i = 0; i < cloud->count; i++)
+            for (int d = 0; d < 3; d++)
+                largest = fmax(largest, fabs(cloud->acceleration[i][d]));
+        /* The forces cancel: what is left of the nearest six, g / 0.5^2 = 10 each, is float32's rounding, 1e-6 of them,
+         * and as much of each shell of pairs farther away, of which there are 6 to the box's side; one pair at the
+         * cut-off that counts alone has g / 3^2 = 0.28. */
+        assert_true(largest < 1e-3);
+        assert_true(errors_of(cloud).potential < 2e-6); /* as in direct_is_the_sum_over_all_pairs() */
+        free(cloud);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -10,6 +44,7 @@ int main(void)
         cmocka_unit_test(images_add_up),
         cmocka_unit_test(direct_is_the_sum_over_all_pairs),
         cmocka_unit_test(near_forces_follow_their_law),
+        cmocka_unit_test(images_at_the_cut_off_count_evenly),
         cmocka_unit_test(the_same_bits_for_any_number_of_threads),
         cmocka_unit_test(a_kepler_orbit_closes),
         cmocka_unit_test(energy_and_momentum_are_kept),

@@ -37,8 +37,9 @@ bool recon_any_nonfinite(const struct c32 *data, size_t count)
 int recon_data_nonfinite(const struct scan_readout *readout)
 {
     return err_set_acquisition(ERR_DATA_NONFINITE, readout->acquisition,
-                               "Acquisition %u contains k-space data that are not finite numbers (NaN or infinity). "
-                               "The scan was damaged before it was sent.",
+                               "Acquisition %u contains k-space data that are not finite numbers in single precision: "
+                               "NaN, infinity, or, of complex128 or float64, more than 3.4e38. The scan was damaged "
+                               "before it was sent, or its samples need a smaller scale.",
                                readout->acquisition);
 }
 

@@ -302,10 +302,17 @@ struct solve_stop iterative_stop(struct iterative *it)
     const int64_t iterations = recon_choice(it->job, RECON_ITERATIONS);
     const double tolerance = values->value[RECON_STOP_TOLERANCE].real, lambda = values->value[RECON_LAMBDA].real;
     it->g->tally.lambda = lambda >= 0 ? lambda : it->method->lambda;
+    /* No tolerance is certain to do: the more iterations, the smaller the eigenvalues that they reach. */
+    snprintf(
+        it->accuracy, sizeof it->accuracy,
+        " Gridding errs by up to tolerance=%g, and lambda=%g does not make up for that: decrease tolerance, increase "
+        "lambda, or ask for fewer iterations.",
+        values->value[RECON_TOLERANCE].real, it->g->tally.lambda);
     return (struct solve_stop){
         .iterations = iterations > 0 ? (int)iterations : it->method->iterations,
         .tolerance = tolerance >= 0 ? tolerance : it->method->tolerance,
         .seconds = fmax(0, values->value[RECON_STOP_SECONDS].real),
+        .accuracy = it->accuracy,
     };
 }
 

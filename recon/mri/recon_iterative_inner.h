@@ -49,6 +49,7 @@ struct iterative {
     double share;                  /* of it, and what else was told last */
     int64_t iteration, most;
     struct prox_ask ask; /* iterative_ask() */
+    char accuracy[192];  /* of `normal`, as solve_stop's: iterative_stop() */
 };
 
 /* ---- recon_iterative_memory.c ---- */

@@ -23,6 +23,7 @@ struct cg {
     struct vec_cg vec;
     struct vec_cg_frame *frame; /* host: [frames], as they were when asked for last */
     const size_t *image;        /* NULL, or [frames]: their names */
+    const char *accuracy;       /* as solve_stop's, or "" */
 };
 
 /* "", or " of image 7" */
@@ -34,14 +35,13 @@ static const char *name_of(const struct cg *c, int f, char text[40])
     return text;
 }
 
-static int not_positive(const char *image, int done)
+static int not_positive(const struct cg *c, const char *image, int done)
 {
     return err_set(
         ERR_DIVERGED,
-        "The normal operator of iteration %d%s is not positive: the density weights or the coil maps are not "
-        "what the method can use, or gridding is too inaccurate (tolerance). method=adjoint shows an image of the "
-        "same samples.",
-        done + 1, image);
+        "The normal operator of iteration %d%s is not positive: it is too inaccurate, or the density weights or the "
+        "coil maps are not what the method can use.%s method=adjoint shows an image of the same samples.",
+        done + 1, image, c->accuracy);
 }
 
 /* Memory of the device: vectors, and numbers. */
@@ -89,7 +89,7 @@ static int cg_ask(struct cg *c, int *running)
         if (frame->state == VEC_CG_NONFINITE)
             rc = solve_nonfinite("The conjugate gradient method", frame->iterations, name_of(c, f, text));
         else if (frame->state == VEC_CG_NOT_POSITIVE)
-            rc = not_positive(name_of(c, f, text), frame->iterations);
+            rc = not_positive(c, name_of(c, f, text), frame->iterations);
     }
     return rc;
 }
@@ -144,7 +144,7 @@ int cg_solve_frames(struct dev *dev, const struct op_frames *op, const double *l
                     const struct c32 *b, struct c32 *x, const struct solve_stop *stop,
                     const struct solve_listener *listener, struct solve_result *result)
 {
-    struct cg c = {.dev = dev, .op = op, .image = image};
+    struct cg c = {.dev = dev, .op = op, .image = image, .accuracy = stop->accuracy ? stop->accuracy : ""};
     bool late = false;
     c.vec = (struct vec_cg){
         .n = op->domain, .frames = op->frames, .tolerance = fmax(stop->tolerance, least_residual), .x = x};

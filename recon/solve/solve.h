@@ -15,6 +15,8 @@ struct solve_stop {
     double tolerance; /* conjugate gradients: |b - (N + lambda) x| / |b|, at least 1e-15; proximal: |x_k - x_(k-1)| /
                          |x_k|, 0: never */
     double seconds;   /* begin no iteration later than this after the first; 0: no limit */
+    const char *accuracy; /* conjugate gradients: of N, and what improves it: sentences for the error that N is not
+                             positive; NULL: none */
 };
 
 enum solve_end { SOLVE_ITERATIONS, SOLVE_TOLERANCE, SOLVE_SECONDS, SOLVE_ZERO /* b = 0, and so is x */ };

@@ -106,6 +106,13 @@ def sensitivities(daemon):
         same(job["error"]["code"], code, f"code of {bad.shape}")
 
 
+@test("complex128 beyond single precision is an error that says so")
+def beyond_single(daemon):
+    problem = daemon.fails(npz(kspace=KSPACE.astype("c16") * 1e39, trajectory=TRAJECTORY), "kind=recon&size=24,20",
+                           "data-nonfinite")
+    assert "complex128" in problem["detail"] and "3.4e38" in problem["detail"], problem
+
+
 @test("HDF5 with rawdata and trajectory, as in the RRSG challenge: the unit is detected, a kz of zeros is ignored")
 def rrsg(daemon):
     scan = scans.radial(matrix=(24, 24, 1), spokes=31, samples=48, coils=2)

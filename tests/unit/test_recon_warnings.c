@@ -356,6 +356,22 @@ static void a_place_that_is_not_finite_is_reported(void **state)
     flat_free(&flat);
 }
 
+/* Density weights of |k| make small eigenvalues, which an inaccurate gridding makes negative. */
+static void a_tolerance_too_large_for_the_method_is_named(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome out = {0};
+    weighted_spokes(&flat, ramp);
+    assert_int_equal(
+        run(&flat, "method=cg-sense lambda=1e-6 tolerance=0.1 iterations=500 stop_tolerance=0", &out, NULL),
+        ERR_DIVERGED);
+    assert_non_null(strstr(err_last()->text, "not positive"));
+    assert_non_null(strstr(err_last()->text, "tolerance=0.1, and lambda=1e-06"));
+    drop(&out);
+    flat_free(&flat);
+}
+
 static void noise_of_other_coils_is_reported(void **state)
 {
     (void)state;
@@ -470,6 +486,7 @@ int main(void)
         cmocka_unit_test_setup(an_image_of_zeros_is_reported, random_reset),
         cmocka_unit_test_setup(data_beyond_single_precision_are_reported, random_reset),
         cmocka_unit_test_setup(a_place_that_is_not_finite_is_reported, random_reset),
+        cmocka_unit_test_setup(a_tolerance_too_large_for_the_method_is_named, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
         cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),
         cmocka_unit_test_setup(a_wider_image_gives_no_warning_of_repetition, random_reset),

@@ -182,7 +182,7 @@ static const struct grid_case cubes[] = {
     {"cubes, clustered", &cube, {3, {12, 12, 12}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 3000, CLUSTERED, true, 1},
     {"boxes on cut-offs", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3}, 90, LATTICE, false, 1},
     {"of several tiles", &bell_box, {3, {40, 19, 33}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3}, 150, LATTICE, false, 1},
-    {"and open", &bell_box, {3, {35, 30, 17}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 150, LATTICE, false, 1},
+    {"and open", &bell_box, {3, {67, 30, 17}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 150, LATTICE, false, 1},
     {"a lone box", &bell_box, {3, {40, 40, 40}, {0, 0, 0}, {0.1, 0.1, 0.1}, OPEN3}, 1, CLUSTERED, false, 1},
     {"no box", &bell_box, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 0, EVERYWHERE, false, 1},
 };

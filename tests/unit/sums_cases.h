@@ -28,7 +28,7 @@ static const struct grid_case grids[] = {
      EVERYWHERE,
      false,
      1},
-    {"blobs, open", &blob, {3, {25, 14, 13}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 50, AROUND, true, 1},
+    {"blobs, open", &blob, {3, {45, 14, 19}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 50, AROUND, true, 1},
     {"blobs, periodic, a short axis",
      &blob,
      {3, {30, 12, 3}, {5, 5, 5}, {0.4, 0.5, 0.8}, PERIODIC3},

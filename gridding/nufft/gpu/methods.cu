@@ -68,7 +68,7 @@ static double tiles_forward_seconds(const struct nufft_shape *shape, size_t samp
         return tiles_seconds(shape, samples, passes, split);
     const double each = shape->width == 6 ? 1.6e-10 : shape->width == 5 ? 8.2e-11 : 4.2e-11;
     const double work = each * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, together_of(shape));
+    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, 1); /* one transform at a time */
 }
 
 /* About 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
@@ -121,7 +121,7 @@ static double brick8_seconds(const struct nufft_shape *shape, size_t samples, do
 static double brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
 {
     const double work = 4.5e-11 * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, together_of(shape));
+    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, 1); /* one transform at a time */
 }
 
 /* Tasks of equal size, several for each concurrent warp; but an accumulator spans two bins. */
@@ -342,18 +342,29 @@ static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, d
            plane_latency(shape, passes, (double)samples / bins);
 }
 
-/* On tensor cores if there are many transforms (gather_brick2d.cu): squares of 4 x 4 base cells divide the bins of
- * kernels of 5 and 8 cells, and rows of up to 8 cells are one product, which kernels of up to 5 cells have. Else in
- * float32 (gather.cu), the widest kernels without unrolled loops. */
+/* Reading grids on tensor cores (gather_brick2d.cu): samples are written in the caller's order, whatever the kernel;
+ * rows of up to 8 cells are one product, which kernels of up to 5 cells have. Squares of 4 x 4 base cells divide the
+ * bins of kernels of 5 and 8 cells; others have more squares, with fewer samples each. A call of few samples waits for
+ * a warp's products. The FFT's first pass goes over the image's columns only. */
+static double gather_planes_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    static const double of_sample[2][4] = {{1.53e-11, 1.73e-11, 1.86e-11, 1.71e-11}, /* of 5 to 8 cells */
+                                           {1.52e-11, 2.35e-11, 2.74e-11, 2.49e-11}},
+                        of_call[2][4] = {{3e-7, 6.7e-6, 8.4e-6, 6.5e-6}, {1.76e-5, 2.13e-5, 1.95e-5, 1.69e-5}};
+    const int kernel = std::max(shape->width, 5) - 5;
+    const double swept = passes / 2 * shape->grid[1] * ((double)shape->grid[0] + shape->n[0]);
+    return of_sample[split][kernel] * (double)samples + 9.6e-12 * cells_of(shape) + 4.2e-12 * swept +
+           (of_call[split][kernel] + 9.3e-6 * (passes - 2)) / shape->batch;
+}
+
+/* On tensor cores if there are many transforms. Else in float32 (gather.cu), the widest kernels without unrolled loops.
+ */
 static double brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
 {
     const int width = shape->width;
-    if (nufft_gpu_gathers_brick2d(shape)) {
-        const double each = (split ? 1.75e-11 : 1.1e-11) * (shape->batch <= 8 ? 1.2 : 1);
-        const double share = width <= 5 ? 0.4 : width == 6 ? 1 : width == 7 ? 1.05 : 0.9;
-        return each * share * (double)samples + (1.2e-11 + 4.2e-12 * passes) * cells_of(shape);
-    }
     const bool unrolled = width <= 8;
+    if (nufft_gpu_gathers_brick2d(shape))
+        return gather_planes_seconds(shape, samples, passes, split);
     return (unrolled ? 1.7e-12 : 2.3e-12) * width * width * (double)samples + (unrolled ? 0 : 1.5e-5 / shape->batch) +
            (2e-12 + 4.2e-12 * passes) * cells_beyond(shape) + plane_latency(shape, passes, 0);
 }

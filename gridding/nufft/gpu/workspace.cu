@@ -14,7 +14,7 @@ int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t availa
 /* The limit of a 3-D plan's device memory, relative to one grid and the samples (position, order and value). Not for
  * small plans. */
 #define KEPT_MOST 1.3
-static const size_t small_workspace = (size_t)512 << 20;
+static const size_t small_workspace = (size_t)640 << 20;
 
 size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan)
 {

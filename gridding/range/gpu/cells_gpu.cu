@@ -23,19 +23,38 @@ enum {
 
 /* ---- their number ---- */
 
+/* An edge that differs from `wanted` by at most a factor of FIT, and of which a little more than a whole number fit
+ * into the reach, if there is one: rows of cells then end where a cluster's reach does, and few candidates are too far.
+ */
+static const double FIT = 1.25;
+
+static double fitted_edge(double wanted, double reach)
+{
+    double edge = wanted, off = FIT;
+    for (double parts = floor(reach / wanted), more = parts + 1; parts <= more; parts++) {
+        const double fit = parts < 1 ? 0 : reach / (parts - 0.005); /* more than the slack of group_axis() */
+        const double ratio = fit > wanted ? fit / wanted : wanted / fit;
+        edge = ratio < off ? fit : edge;
+        off = ratio < off ? ratio : off;
+    }
+    return edge;
+}
+
 /* Cells of about CELL_POINTS points if these are spread evenly, but no longer than two bins: about the reach; then cut
- * along x. */
-static void choose(struct cells_view *c, const struct range_box &box, const int bins[3], size_t points)
+ * along x. reach: of the first sum; 0: as many cells as for any reach. */
+static void choose(struct cells_view *c, const struct range_box &box, const int bins[3], size_t points, double reach)
 {
     double volume = 1;
     for (int d = 0; d < box.dim; d++)
         volume *= box.cells[d] * box.spacing[d];
     const double share = volume * CELL_POINTS / (double)std::max<size_t>(points, 1), wanted = pow(share, 1.0 / box.dim);
+    const double edge = reach > 0 ? fitted_edge(wanted, reach) : wanted / FIT;
     c->dim = box.dim;
     for (int d = 0; d < 3; d++) {
         const bool there = d < box.dim;
         c->length[d] = there ? box.cells[d] * box.spacing[d] : 1;
-        const double cells = there ? std::max(rint(c->length[d] / wanted), bins[d] / 2.0) : 1;
+        const double own = c->length[d] / edge, whole = edge == wanted ? rint(own) : reach > 0 ? floor(own) : ceil(own);
+        const double cells = there ? std::max(whole, bins[d] / 2.0) : 1;
         c->n[d] = (int)std::min(std::max(cells, 1.0), (double)POINT_BINS_AXIS_MOST);
         c->origin[d] = there ? box.origin[d] : 0;
         c->edge[d] = c->length[d] / c->n[d];
@@ -94,7 +113,7 @@ void pair_cells_memory(const struct range_points_params *params, size_t *held, s
     const size_t n = params->inputs;
     struct cells_view c;
     size_t sort = 0, scan = 0;
-    choose(&c, params->box, bins.bins, n);
+    choose(&c, params->box, bins.bins, n, 0);
     if (sort_bytes(n, &sort) || prefix_bytes(rows_of(c) + 1, &scan))
         sort = 2 * n * sizeof(uint32_t);
     *held = sizeof(struct pair_cells) + n * (sizeof(float4) + sizeof(uint32_t)) +
@@ -109,7 +128,7 @@ size_t pair_clusters_most(const struct range_points_params *params)
 {
     const struct point_bins bins = point_bins_choose(&params->box, params->reach, params->inputs);
     struct cells_view c;
-    choose(&c, params->box, bins.bins, params->inputs);
+    choose(&c, params->box, bins.bins, params->inputs, 0);
     return clusters_most(params->inputs, rows_of(c));
 }
 
@@ -420,7 +439,7 @@ static int make_empty(struct pair_cells *c)
     return rc ? rc : gpu_check(cudaMemsetAsync(first, 0, cells * sizeof *first, c->gpu->stream), what);
 }
 
-int pair_cells_create(struct pair_cells **out, const struct points_gpu *points)
+int pair_cells_create(struct pair_cells **out, const struct points_gpu *points, double reach)
 {
     struct pair_cells *c = (struct pair_cells *)calloc(1, sizeof *c);
     struct making m;
@@ -429,8 +448,12 @@ int pair_cells_create(struct pair_cells **out, const struct points_gpu *points)
     memset(&m, 0, sizeof m);
     c->gpu = points->gpu;
     c->view.count = points->view.count;
-    choose(&c->view, points->view.box, points->view.bins, points->view.count);
-    const int rc = points->view.count > 0 ? make(c, points, &m) : make_empty(c);
+    choose(&c->view, points->view.box, points->view.bins, points->view.count, reach);
+    int rc = hold(c, 1, &c->next);
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(c->next, 0, sizeof *c->next, c->gpu->stream), what);
+    if (!rc)
+        rc = points->view.count > 0 ? make(c, points, &m) : make_empty(c);
     for (int i = 0; i < 2; i++) {
         gpu_release(c->gpu, m.key[i]);
         gpu_release(c->gpu, m.order[i]);

@@ -36,12 +36,14 @@ struct pair_plan {
 struct pair_cells {
     struct cells_view view;
     struct gpu *gpu;
-    void *memory[8]; /* the view's arrays */
+    uint32_t *next;  /* 0: counts tasks during a sum over pairs of these points */
+    void *memory[9]; /* the view's arrays, and `next` */
     int held;
     struct pair_plan plan; /* of pairs among these points; reach 0: not created yet */
 };
 
-int pair_cells_create(struct pair_cells **out, const struct points_gpu *points);
+/* reach: of the sum that needs them first. */
+int pair_cells_create(struct pair_cells **out, const struct points_gpu *points, double reach);
 void pair_cells_free(struct pair_cells *cells);
 /* Upper bounds of the bytes of cells, and of their creation. */
 void pair_cells_memory(const struct range_points_params *params, size_t *held, size_t *made);

@@ -14,19 +14,23 @@ static const char what[] = "Planning sums over pairs";
 struct candidate_count {
     unsigned long long own; /* of a lane */
 
+    __device__ __forceinline__ bool joins(const struct cells_view &, const struct pair_group &) const
+    {
+        return false;
+    }
     __device__ __forceinline__ bool wants(int, int, int) const
     {
         return true;
     }
-    __device__ __forceinline__ void begin(int, int, int)
+    __device__ __forceinline__ void begin(bool, int, int, int)
     {
     }
     __device__ __forceinline__ void end()
     {
     }
-    __device__ __forceinline__ void runs(uint32_t first, uint32_t last)
+    __device__ __forceinline__ void runs(uint2 run)
     {
-        own += last - first;
+        own += run.y - run.x;
     }
 };
 
@@ -41,12 +45,15 @@ static __global__ void count_parts(cells_view to, cells_view from, float reach, 
         return;
     const uint2 points = to.cluster[cluster];
     const uint32_t i = min(points.x + lane % CLUSTER, points.y - 1);
-    double at[3];
-    for (int d = 0; d < 3; d++)
-        at[d] = d < to.dim ? cells_at(to, d, i) : 0.0;
+    float low[3], high[3];
+    for (int d = 0; d < 3; d++) {
+        const float at = d < to.dim ? (float)(cells_at(to, d, i) - from.origin[d]) : 0.f;
+        low[d] = cluster_least(at);
+        high[d] = -cluster_least(-at);
+    }
     struct candidate_count count = {0};
     __shared__ struct pair_group group[PLAN_WARPS];
-    group_make(&group[threadIdx.x / 32], from, at, reach);
+    group_make(&group[threadIdx.x / 32], from, low, high, reach);
     pair_scan(from, group[threadIdx.x / 32], reach, count);
     for (int o = 16; o > 0; o >>= 1)
         count.own += __shfl_xor_sync(ALL_LANES, count.own, o);
@@ -137,9 +144,9 @@ static int plan_make(struct pair_plan *plan, const struct pair_cells *to, const 
 
 /* ---- the work ---- */
 
-int pair_cells_of(const struct points_gpu *points, struct pair_cells **out)
+int pair_cells_of(const struct points_gpu *points, double reach, struct pair_cells **out)
 {
-    const int rc = points->cells ? 0 : pair_cells_create(&points->cells, points);
+    const int rc = points->cells ? 0 : pair_cells_create(&points->cells, points, reach);
     *out = points->cells;
     return rc;
 }
@@ -147,9 +154,9 @@ int pair_cells_of(const struct points_gpu *points, struct pair_cells **out)
 int pair_work_begin(struct pair_work *work, const struct points_gpu *to, const struct points_gpu *from, double reach)
 {
     memset(work, 0, sizeof *work);
-    int rc = pair_cells_of(to, &work->to);
+    int rc = pair_cells_of(to, reach, &work->to);
     if (!rc)
-        rc = pair_cells_of(from, &work->from);
+        rc = pair_cells_of(from, reach, &work->from);
     if (rc)
         return rc;
     work->owned = work->to != work->from;
@@ -180,6 +187,8 @@ struct pair_args pair_work_args(const struct pair_work *work, double reach)
     a.offset = work->plan.offset;
     a.itself = work->to == work->from;
     a.scan_reach = scan_reach(reach);
+    for (int d = 0; d < 3; d++)
+        a.length[d] = a.from.periodic[d] ? (float)a.from.length[d] : 0.f;
     return a;
 }
 

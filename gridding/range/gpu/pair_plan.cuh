@@ -6,8 +6,8 @@
 #include "gridding/range/gpu/cells_gpu.cuh"
 #include "gridding/range/gpu/pair_warp.cuh"
 
-/* The cells of points, created at the first use; the points own them. */
-int pair_cells_of(const struct points_gpu *points, struct pair_cells **out);
+/* The cells of points, created at the first use, for its reach; the points own them. */
+int pair_cells_of(const struct points_gpu *points, double reach, struct pair_cells **out);
 
 /* The two sets of a sum, and its tasks; call pair_work_end() in any case. */
 struct pair_work {

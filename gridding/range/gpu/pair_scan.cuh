@@ -59,36 +59,45 @@ static __device__ __forceinline__ struct pair_span span_of(const struct cells_vi
     return s;
 }
 
-/* `at`: the lane's point, as of cluster_least(); `reach` is a little more than the law's. */
-static __device__ __forceinline__ void group_make(struct pair_group *to, const struct cells_view &from,
-                                                  const double at[3], float reach)
+/* Axis d of a group: a cluster from `low` to `high`, relative to the first cell's lower face. */
+static __device__ __forceinline__ void group_axis(struct pair_group *g, const struct cells_view &from, int d, float low,
+                                                  float high, float reach)
 {
-    struct pair_group g;
-#pragma unroll
-    for (int d = 0; d < 3; d++) {
-        const float cells = (float)(at[d] - from.origin[d]) * (float)from.per[d];
-        const float first = floorf(__shfl_sync(ALL_LANES, cells, 0));
-        g.base[d] = (int)fminf(fmaxf(first, 0.f), (float)(from.n[d] - 1));
-        const float away = cells - (float)g.base[d];
-        g.low[d] = cluster_least(away);
-        g.high[d] = -cluster_least(-away);
-        g.slack[d] = 2e-3f + 1e-6f * fmaxf(fabsf(g.low[d]), fabsf(g.high[d]));
-        const struct pair_span span = span_of(from, g, d, reach * (float)from.per[d]);
-        g.from[d] = span.from;
-        g.to[d] = span.to;
-        g.image_from[d] = from.periodic[d] ? image_floor(span.from, from.n[d]) : 0;
-        g.image_to[d] = from.periodic[d] ? image_floor(span.to, from.n[d]) : 0;
-    }
-    if ((threadIdx.x & 31) == 0)
-        *to = g;
+    const float per = (float)from.per[d];
+    const int base = (int)fminf(fmaxf(floorf(low * per), 0.f), (float)(from.n[d] - 1));
+    g->base[d] = base;
+    g->low[d] = low * per - (float)base;
+    g->high[d] = high * per - (float)base;
+    g->slack[d] = 2e-3f + 1e-6f * fmaxf(fabsf(g->low[d]), fabsf(g->high[d]));
+    const struct pair_span span = span_of(from, *g, d, reach * per);
+    g->from[d] = span.from;
+    g->to[d] = span.to;
+    g->image_from[d] = from.periodic[d] ? image_floor(span.from, from.n[d]) : 0;
+    g->image_to[d] = from.periodic[d] ? image_floor(span.to, from.n[d]) : 0;
+}
+
+/* Called by all lanes; `reach` is a little more than the law's. */
+static __device__ __forceinline__ void group_make(struct pair_group *g, const struct cells_view &from,
+                                                  const float low[3], const float high[3], float reach)
+{
+    const int d = (int)(threadIdx.x & 31);
+    if (d < 3)
+        group_axis(g, from, d,
+                   d == 0   ? low[0]
+                   : d == 1 ? low[1]
+                            : low[2],
+                   d == 0   ? high[0]
+                   : d == 1 ? high[1]
+                            : high[2],
+                   reach);
     __syncwarp();
 }
 
-/* The distance of the cluster from cell `cell` (of image `image`) along axis d. */
+/* The distance of the cluster from cell `cell`, numbered through the images, along axis d. */
 static __device__ __forceinline__ float gap_of(const struct cells_view &from, const struct pair_group &g, int d,
-                                               int cell, int image)
+                                               int cell)
 {
-    const float at = (float)(cell + image * from.n[d] - g.base[d]);
+    const float at = (float)(cell - g.base[d]);
     float below = at - g.high[d], above = g.low[d] - (at + 1); /* of the cluster: below the cell, above it */
     if (!from.periodic[d] && cell == 0)
         below = 0;
@@ -115,32 +124,52 @@ static __device__ __forceinline__ uint2 run_of(const struct cells_view &from, co
     return run;
 }
 
-/* Warp-collective: if f.wants(image), f.begin(image) before the runs of an image, f.end() after them, f.runs(first,
- * last) for up to 32 of them, a lane's own each, empty where first == last. `reach` is a little more than the law's. */
+/* The cells of one image, or of all images. */
+static __device__ __forceinline__ struct pair_span image_span(const struct cells_view &from, const struct pair_group &g,
+                                                              int d, int image, bool all)
+{
+    struct pair_span s = {g.from[d], g.to[d]};
+    if (!all) {
+        s.from = max(s.from, image * from.n[d]);
+        s.to = min(s.to, (image + 1) * from.n[d] - 1);
+    }
+    return s;
+}
+
+/* Warp-collective: if f.wants(image), f.begin(image) before the runs of an image, f.end() after them, f.runs(run,
+ * image) for up to 32 of them, a lane's own each, empty where run.x == run.y. Or, if f.joins(), f.begin() and f.end()
+ * once for the runs of all images, of which there are then at most two along an axis, 0 and -1 or 1. `reach` is a
+ * little more than the law's. */
 template <class F>
 static __device__ __forceinline__ void pair_scan(const struct cells_view &from, const struct pair_group &g, float reach,
                                                  F &f)
 {
     const unsigned lane = threadIdx.x & 31;
-    for (int kz = g.image_from[2]; kz <= g.image_to[2]; kz++)
-        for (int ky = g.image_from[1]; ky <= g.image_to[1]; ky++)
+    const bool joined = f.joins(from, g);
+    const int last_z = joined ? g.image_from[2] : g.image_to[2], last_y = joined ? g.image_from[1] : g.image_to[1];
+    for (int kz = g.image_from[2]; kz <= last_z; kz++)
+        for (int ky = g.image_from[1]; ky <= last_y; ky++)
             for (int kx = g.image_from[0]; kx <= g.image_to[0]; kx++) {
-                if (!f.wants(kx, ky, kz))
+                if (!joined && !f.wants(kx, ky, kz))
                     continue;
-                const int z0 = max(g.from[2] - kz * from.n[2], 0), z1 = min(g.to[2] - kz * from.n[2], from.n[2] - 1);
-                const int y0 = max(g.from[1] - ky * from.n[1], 0), y1 = min(g.to[1] - ky * from.n[1], from.n[1] - 1);
-                const unsigned wide = (unsigned)(y1 - y0 + 1), rows = wide * (unsigned)(z1 - z0 + 1);
-                f.begin(kx, ky, kz);
+                const struct pair_span z = image_span(from, g, 2, kz, joined), y = image_span(from, g, 1, ky, joined);
+                const unsigned wide = (unsigned)(y.to - y.from + 1), rows = wide * (unsigned)(z.to - z.from + 1);
+                if (!joined || kx == g.image_from[0])
+                    f.begin(joined, kx, ky, kz);
                 for (unsigned row = lane; row - lane < rows; row += 32) {
                     uint2 run = {0, 0};
                     if (row < rows) {
-                        const int z = z0 + (int)(row / wide), y = y0 + (int)(row % wide);
-                        const float gy = gap_of(from, g, 1, y, ky), gz = gap_of(from, g, 2, z, kz);
-                        run = run_of(from, g, reach * reach - gy * gy - gz * gz, kx, y, z);
+                        const int cz = z.from + (int)(row / wide), cy = y.from + (int)(row % wide);
+                        const float gy = gap_of(from, g, 1, cy), gz = gap_of(from, g, 2, cz);
+                        const int iy = joined ? (cy >= from.n[1]) - (cy < 0) : ky,
+                                  iz = joined ? (cz >= from.n[2]) - (cz < 0) : kz;
+                        run = run_of(from, g, reach * reach - gy * gy - gz * gz, kx, cy - iy * from.n[1],
+                                     cz - iz * from.n[2]);
                     }
-                    f.runs(run.x, run.y);
+                    f.runs(run);
                 }
-                f.end();
+                if (!joined || kx == g.image_to[0])
+                    f.end();
             }
 }
 

@@ -3,6 +3,7 @@
 #ifndef MRIRECON_PAIR_SUMS_CUH
 #define MRIRECON_PAIR_SUMS_CUH
 
+#include "gridding/base/launch_gpu.cuh"
 #include "gridding/range/gpu/pair_law.cuh"
 #include "gridding/range/gpu/pair_warp.cuh"
 
@@ -14,6 +15,7 @@ struct pair_sums_args {
     bool use_vectors, use_scalars;
     float *vectors, *scalars; /* of a channel, in the order of the input; NULL: not wanted */
     size_t stride;            /* between components of vectors */
+    uint32_t *next;           /* see sum_pairs() */
     float4 *partial;          /* [tasks][CLUSTER], of clusters with more than one part */
 };
 
@@ -31,6 +33,10 @@ struct sum_warp
     : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS, false>
 {
     static const bool HOT = DEGREE != ANY;
+    enum { SUMS = HOT && !SCALARS ? 3 : (int)PARTS }; /* of a point, at most */
+    /* Of many partners, loops over pairs take most of the time, and are quicker so; of few, they are slower. */
+    static const bool ABREAST = DEGREE == DIRECT && SOFT != SOFT_SPLINE && !SCALARS;
+    enum { AT_A_TIME = 2 * EACH };
     using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS, false>;
     using base::ii;
     using base::jj;
@@ -58,6 +64,11 @@ struct sum_warp
 
     __device__ __forceinline__ void ending()
     {
+    }
+
+    __device__ __forceinline__ void previous() const
+    {
+        gpu_wait_for_previous();
     }
 
     /* Nothing but a spline is finite at a distance of 0 that is not softened. */
@@ -88,6 +99,55 @@ struct sum_warp
             sum[t][axis] = fmaf(weight, d[axis], sum[t][axis]);
         if (SCALARS)
             sum[t][3] = fmaf(value, potential, sum[t][3]);
+    }
+
+    /* Two candidates with the lane's points, side by side: as many independent chains of operations. */
+    __device__ __forceinline__ void hot_pairs(const float d[AT_A_TIME][3], const float softened[AT_A_TIME],
+                                              const float value[2])
+    {
+        enum { TERMS = HOT ? DEGREE : 0 };
+        const float *c = a.laws.vectors.c;
+        float root[AT_A_TIME], force[AT_A_TIME];
+#pragma unroll
+        for (int n = 0; n < AT_A_TIME; n++) {
+            root[n] = law_root(softened[n]);
+            force[n] = c[TERMS];
+        }
+#pragma unroll
+        for (int term = TERMS - 1; term >= 0; term--)
+#pragma unroll
+            for (int n = 0; n < AT_A_TIME; n++)
+                force[n] = fmaf(force[n], softened[n], c[term]);
+#pragma unroll
+        for (int n = 0; n < AT_A_TIME; n++)
+            force[n] = fmaf(root[n] * root[n], root[n], force[n]);
+#pragma unroll
+        for (int n = 0; n < AT_A_TIME; n++) {
+            if (!counts(softened[n]))
+                continue;
+            const float weight = value[n / EACH] * force[n];
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++)
+                sum[n % EACH][axis] = fmaf(weight, d[n][axis], sum[n % EACH][axis]);
+        }
+    }
+
+    /* The queue's places b to b + 32. */
+    __device__ __forceinline__ void pairs_abreast(int b)
+    {
+        const struct base::lane_points own_points = this->lane_points_of();
+#pragma unroll
+        for (int turn = 0; turn < 32; turn += 2 * ALONG_J) {
+            float d[AT_A_TIME][3], r2[AT_A_TIME], value[2];
+#pragma unroll
+            for (int n = 0; n < AT_A_TIME; n++) {
+                const float4 p = q.at[b + (int)jj + turn + n / EACH * ALONG_J];
+                base::template away<false>(own_points, n % EACH, p, make_float4(0, 0, 0, 1), d[n]);
+                r2[n] = fmaf(d[n][2], d[n][2], fmaf(d[n][1], d[n][1], fmaf(d[n][0], d[n][0], a.laws.soft2)));
+                value[n / EACH] = p.w;
+            }
+            hot_pairs(d, r2, value);
+        }
     }
 
     __device__ __forceinline__ void any_pair(int t, const float d[3], float r2, float value, float unit2)
@@ -134,9 +194,9 @@ struct sum_warp
     __device__ __forceinline__ void widen()
     {
 #pragma unroll
-        for (int n = 0; n < PARTS * EACH; n++) {
-            wide[n][lane] = (widened ? wide[n][lane] : 0.0) + (double)sum[n / PARTS][n % PARTS];
-            sum[n / PARTS][n % PARTS] = 0;
+        for (int n = 0; n < SUMS * EACH; n++) {
+            wide[n][lane] = (widened ? wide[n][lane] : 0.0) + (double)sum[n / SUMS][n % SUMS];
+            sum[n / SUMS][n % SUMS] = 0;
         }
         widened = true;
         applied = 0;
@@ -146,6 +206,8 @@ struct sum_warp
     {
         if (!HOT || this->shifted)
             pairs<true, false, false>(b, count);
+        else if (ABREAST && count == 32)
+            pairs_abreast(b);
         else if (count == 32)
             pairs<false, false, true>(b, count);
         else
@@ -180,10 +242,10 @@ struct sum_warp
     {
 #pragma unroll
         for (int t = 0; t < EACH; t++) {
-            double sums[PARTS];
+            double sums[PARTS] = {0, 0, 0, 0};
 #pragma unroll
-            for (int n = 0; n < PARTS; n++) {
-                double s = (double)sum[t][n] + (widened ? wide[PARTS * t + n][lane] : 0.0);
+            for (int n = 0; n < SUMS; n++) {
+                double s = (double)sum[t][n] + (widened ? wide[SUMS * t + n][lane] : 0.0);
 #pragma unroll
                 for (int o = ALONG_I; o < 32; o *= 2)
                     s += __shfl_xor_sync(ALL_LANES, s, o);
@@ -195,21 +257,31 @@ struct sum_warp
     }
 };
 
+/* Warps per multiprocessor, for as many registers as the loop over pairs needs. */
+template <int DEGREE, enum softening SOFT, bool SCALARS> static constexpr int sum_warps()
+{
+    return SCALARS ? 16 : DEGREE != ANY && DEGREE <= DIRECT && SOFT != SOFT_SPLINE ? 24 : 20;
+}
+
+/* Warps take tasks one after the other: those of their numbers first, then the next one that is left, as many times as
+ * there are tasks, so that args.next, which counts them, is 0 again at the end. */
 template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
-static __global__ void __launch_bounds__(32 * PAIR_WARPS, SCALARS ? 4
-                                                          : DEGREE != ANY && DEGREE <= DIRECT && SOFT != SOFT_SPLINE
-                                                              ? 6
-                                                              : 5)
+static __global__ void __launch_bounds__(32 * PAIR_WARPS, sum_warps<DEGREE, SOFT, SCALARS>() / PAIR_WARPS)
     sum_pairs(const __grid_constant__ struct pair_sums_args args)
 {
     __shared__ struct pair_queue<DEGREE == ANY> queue[PAIR_WARPS];
     __shared__ double wide[PAIR_WARPS][PARTS * EACH][32];
-    const uint32_t own = threadIdx.x / 32, number = blockIdx.x * PAIR_WARPS + own;
-    if (number >= args.pair.tasks)
-        return;
-    struct sum_warp<DOUBLES, DEGREE, SOFT, SCALARS> warp(args, queue[own], wide[own]);
-    warp.work(number);
-    warp.store(number);
+    const uint32_t own = threadIdx.x / 32, warps = gridDim.x * PAIR_WARPS;
+#pragma unroll 1
+    for (uint32_t number = blockIdx.x * PAIR_WARPS + own; number < args.pair.tasks;) {
+        struct sum_warp<DOUBLES, DEGREE, SOFT, SCALARS> warp(args, queue[own], wide[own]);
+        warp.work(number);
+        warp.store(number);
+        uint32_t taken = 0;
+        if ((threadIdx.x & 31) == 0)
+            taken = atomicInc(args.next, args.pair.tasks - 1);
+        number = warps + __shfl_sync(ALL_LANES, taken, 0);
+    }
 }
 
 /* Parts of a slice of tasks are added up, by the warp of the first of them that the slice has. */

@@ -3,99 +3,15 @@
  * processes them. Each inlined function has few callers, so that the loop over pairs is instantiated rarely and has
  * enough registers. Only the GPU's leaf of sums.h includes this.
  *
- * Differences do not lose digits: those of float32 positions in one image are computed directly; for another image the
- * cluster's points are shifted, as pairs of floats; doubles become pairs of floats relative to the cluster's first
- * point. */
+ * Differences do not lose digits: those of float32 positions in one image are computed directly; candidates
+ * of other images are moved, where that is exact, or else the cluster's points, as pairs of floats; doubles become
+ * pairs of floats relative to the cluster's first point. */
 #ifndef MRIRECON_PAIR_WARP_CUH
 #define MRIRECON_PAIR_WARP_CUH
 
-#include "gridding/range/gpu/pair_scan.cuh"
+#include "gridding/range/gpu/pair_task.cuh"
 
-enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I, QUEUE = 64 };
-
-/* One launch: tasks begin to begin + tasks. */
-struct pair_args {
-    struct cells_view to, from;
-    const uint64_t *offset; /* of the plan */
-    uint64_t begin;
-    uint32_t tasks;
-    bool itself;      /* to and from are the same points */
-    float scan_reach; /* scale times the law's, and a little */
-};
-
-struct pair_task {
-    uint32_t cluster;
-    uint64_t part, parts;
-};
-
-static __device__ __forceinline__ struct pair_task task_of(const uint64_t *offset, uint32_t clusters, uint64_t task)
-{
-    struct pair_task t = {(uint32_t)task, 0, 1};
-    if (!offset)
-        return t;
-    uint32_t low = 0, high = clusters; /* offset[low] <= task < offset[high] */
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (offset[middle] <= task)
-            low = middle;
-        else
-            high = middle;
-    }
-    t.cluster = low;
-    t.part = task - offset[low];
-    t.parts = offset[low + 1] - offset[low];
-    return t;
-}
-
-/* The candidates of a part; the last one has the rest. */
-struct pair_part {
-    uint64_t first, last, seen;
-};
-
-static __device__ __forceinline__ struct pair_part part_of(const struct pair_task &t)
-{
-    const uint64_t each = PART_CANDIDATES, first = t.part * each;
-    struct pair_part p = {first, t.part + 1 == t.parts ? ~(uint64_t)0 : first + each, 0};
-    return p;
-}
-
-/* Restrict a run to the part. */
-static __device__ __forceinline__ uint2 part_clip(struct pair_part &p, uint2 run)
-{
-    const uint64_t begin = p.seen, end = begin + (run.y - run.x);
-    const uint32_t first = run.x;
-    p.seen = end;
-    if (begin < p.first)
-        run.x = end <= p.first ? run.y : first + (uint32_t)(p.first - begin);
-    if (end > p.last)
-        run.y = begin >= p.last ? run.x : first + (uint32_t)(p.last - begin);
-    return run;
-}
-
-/* The box around a cluster, in the coordinates of candidates; lanes as of cluster_least(). */
-struct pair_box {
-    float middle[3], half[3];
-};
-
-static __device__ __forceinline__ struct pair_box box_of(const float at[3])
-{
-    struct pair_box b;
-#pragma unroll
-    for (int d = 0; d < 3; d++) {
-        const float low = cluster_least(at[d]), high = -cluster_least(-at[d]);
-        b.middle[d] = 0.5f * (low + high);
-        b.half[d] = fmaxf(high - b.middle[d], b.middle[d] - low) * 1.0001f + 4e-7f * fabsf(b.middle[d]);
-    }
-    return b;
-}
-
-static __device__ __forceinline__ bool near_box(const struct pair_box &b, const float4 &p, float reach2)
-{
-    const float x = fmaxf(0.f, fabsf(p.x - b.middle[0]) - b.half[0]),
-                y = fmaxf(0.f, fabsf(p.y - b.middle[1]) - b.half[1]),
-                z = fmaxf(0.f, fabsf(p.z - b.middle[2]) - b.half[2]);
-    return fmaf(x, x, fmaf(y, y, z * z)) < reach2;
-}
+enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I, QUEUE = 96 };
 
 enum { TURN = 4 * ALONG_J }; /* entries of the queue that are processed at a time */
 
@@ -111,6 +27,10 @@ template <bool REST> struct pair_queue {
     float4 rest[REST ? (int)QUEUE : 1];
     float4 own[CLUSTER], own_rest[CLUSTER]; /* the cluster's points, shifted to the image */
     struct pair_group group;
+    struct pair_part part;
+    struct pair_side side[3]; /* of the cluster, where its points are */
+    uint2 run[33]; /* of the rows that are searched: where it ends, if candidates are numbered through, and the
+                      difference from a candidate's number to its index; after the last one UINT_MAX */
 };
 
 /* ACTION derives from this and has payload(p, j), apply_pairs(b, count): pairs with the queue's places b to b + count,
@@ -125,13 +45,14 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     struct pair_queue<REST> &q;
     const unsigned lane, ii, jj;
     uint32_t first, last; /* the cluster's points */
-    struct pair_part part;
-    bool whole;     /* the cluster has no other parts */
-    bool own_apart; /* this image contains the cluster itself */
+    bool whole;           /* the cluster has no other parts */
+    bool own_apart;       /* this image contains the cluster itself */
     int image[3];
-    bool shifted; /* candidates are of another image */
+    int shifted;    /* the cluster's points are pairs of floats, in the coordinates of the image's candidates */
+    int moved;      /* all images are searched together, and there are several */
+    unsigned frame; /* the axes along which the cluster is moved then, of move_by() */
     int queued;
-    struct pair_box box;
+    struct pair_side side[3];
     double origin[3]; /* doubles are relative to it */
     double move[3];   /* to be added to candidates that are doubles */
 
@@ -143,6 +64,11 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     __device__ __forceinline__ ACTION &action()
     {
         return static_cast<ACTION &>(*this);
+    }
+
+    /* Called before points' values are read; positions may have been. */
+    __device__ __forceinline__ void previous() const
+    {
     }
 
     __device__ __forceinline__ uint32_t own_point(unsigned i) const
@@ -197,6 +123,22 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
             q.rest[place] = left;
     }
 
+    /* Down by the box's length along the axes whose bits are set. */
+    __device__ __forceinline__ void move_by(float4 &p, unsigned axes) const
+    {
+        p.x -= axes & 1 ? pair.length[0] : 0.f;
+        p.y -= axes & 2 ? pair.length[1] : 0.f;
+        p.z -= axes & 4 ? pair.length[2] : 0.f;
+    }
+
+    /* A candidate to the image that is nearest to the cluster. */
+    __device__ __forceinline__ void move_near(float4 &p) const
+    {
+        p.x -= p.x - side[0].middle > 0.5f * pair.length[0] ? pair.length[0] : 0.f;
+        p.y -= p.y - side[1].middle > 0.5f * pair.length[1] ? pair.length[1] : 0.f;
+        p.z -= p.z - side[2].middle > 0.5f * pair.length[2] ? pair.length[2] : 0.f;
+    }
+
     __device__ __forceinline__ void apply(int b, int count)
     {
         __syncwarp();
@@ -219,13 +161,10 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     }
 
     /* Candidate j in the queue's form. */
-    __device__ __forceinline__ void candidate(uint32_t j, bool there, float4 *p, float4 *left)
+    __device__ __forceinline__ void candidate(uint32_t j, float4 *p, float4 *left)
     {
-        *p = make_float4(0, 0, 0, 0);
-        *left = make_float4(0, 0, 0, 1);
-        if (!there)
-            return;
         *p = pair.from.point[j];
+        *left = make_float4(0, 0, 0, 1);
         p->w = action().payload(p->w, j);
         if (REST && pair.from.unit2)
             left->w = pair.from.unit2[j];
@@ -233,49 +172,90 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
             two_floats(j, p, left);
     }
 
+    /* Runs of up to 32 rows, numbered through from 0; the lanes' numbers advance by 32. */
+    struct search {
+        uint32_t end;    /* of the numbers */
+        uint32_t number; /* the lane's */
+        uint32_t row;    /* index in q.run of the run that contains it, or of an earlier one */
+        uint2 run;       /* that run */
+    };
+
     /* Up to 32 candidates, one per lane. */
     struct batch {
-        int count;
         uint32_t j;
         float4 p, left;
     };
 
-    /* The next candidates of `run` and of the runs of the lanes `rows`, which are `from` to `to`. */
-    __device__ __forceinline__ struct batch fetch(unsigned &rows, uint2 &run, uint32_t from, uint32_t to)
+    /* Number the runs through; without numbers that other parts have. */
+    __device__ __forceinline__ struct search search_of(uint2 run)
     {
-        struct batch c;
-        c.count = 0;
-        c.j = 0;
-        while (c.count < 32) {
-            if (run.x == run.y) {
-                if (!rows)
-                    break;
-                const int row = __ffs((int)rows) - 1;
-                run.x = __shfl_sync(ALL_LANES, from, row);
-                run.y = __shfl_sync(ALL_LANES, to, row);
-                rows &= rows - 1;
-                if (!whole)
-                    run = part_clip(part, run);
-            }
-            const int taken = (int)min(run.y - run.x, (uint32_t)(32 - c.count)), place = (int)lane - c.count;
-            c.j = place >= 0 ? run.x + (uint32_t)place : c.j;
-            run.x += (uint32_t)taken;
-            c.count += taken;
+        const uint32_t count = run.y - run.x;
+        const unsigned some = __ballot_sync(ALL_LANES, count > 0);
+        uint32_t before = count;
+#pragma unroll
+        for (int o = 1; o < 32; o *= 2) {
+            const uint32_t more = __shfl_up_sync(ALL_LANES, before, o);
+            before += lane >= (unsigned)o ? more : 0;
         }
-        candidate(c.j, (int)lane < c.count, &c.p, &c.left);
-        return c;
+        struct search s;
+        s.end = __shfl_sync(ALL_LANES, before, 31);
+        __syncwarp(); /* the previous runs have been read */
+        if (count > 0)
+            q.run[__popc(some & ((1u << lane) - 1))] = make_uint2(before, run.y - before);
+        if (lane == 0)
+            q.run[__popc(some)] = make_uint2(~0u, 0);
+        __syncwarp();
+        s.number = lane;
+        if (!whole) {
+            const struct pair_part part = q.part;
+            const uint64_t seen = part.seen, begin = part.first > seen ? part.first - seen : 0,
+                           left = part.last > seen ? part.last - seen : 0;
+            __syncwarp(); /* it has been read */
+            if (lane == 0)
+                q.part.seen = seen + s.end;
+            s.end = (uint32_t)min((uint64_t)s.end, left);
+            s.number += (uint32_t)min((uint64_t)s.end, begin);
+        }
+        s.row = 0;
+        s.run = q.run[0];
+        return s;
+    }
+
+    /* The next candidates; loaded, but not waited for. After the last one it is repeated. */
+    __device__ __forceinline__ void fetch(struct search &s, struct batch &c)
+    {
+        const uint32_t number = min(s.number, s.end - 1);
+        while (number >= s.run.x)
+            s.run = q.run[++s.row];
+        c.j = number + s.run.y;
+        candidate(c.j, &c.p, &c.left);
+        s.number += 32;
+    }
+
+    /* Whether the lane's candidate is near the cluster; `there`: of the first lanes. */
+    __device__ __forceinline__ bool is_near(struct batch &c, uint32_t there)
+    {
+        const bool self = APART && !ONCE && own_apart && c.j - first < last - first;
+        if (moved)
+            move_near(c.p);
+        const float x = side_gap(side[0], c.p.x), y = side_gap(side[1], c.p.y), z = side_gap(side[2], c.p.z);
+        const bool near = fmaf(x, x, fmaf(y, y, z * z)) < pair.scan_reach * pair.scan_reach;
+        return near & (lane < there) & !self;
     }
 
     /* Those near the cluster go into the queue. */
-    __device__ __forceinline__ void look(const struct batch &c)
+    __device__ __forceinline__ void look(struct batch c[2], int left)
     {
-        const bool self = APART && !ONCE && own_apart && c.j - first < last - first;
-        const bool taken = near_box(box, c.p, pair.scan_reach * pair.scan_reach) & ((int)lane < c.count) & !self;
-        const unsigned bits = __ballot_sync(ALL_LANES, taken);
-        if (taken)
-            put(queued + __popc(bits & ((1u << lane) - 1)), c.p, c.left);
-        queued += __popc(bits);
-        if (queued >= 32) {
+        const bool taken[2] = {is_near(c[0], (uint32_t)left), is_near(c[1], (uint32_t)max(left - 32, 0))};
+        const unsigned bits[2] = {__ballot_sync(ALL_LANES, taken[0]), __ballot_sync(ALL_LANES, taken[1])},
+                       before = (1u << lane) - 1;
+        const int place = queued + __popc(bits[0]);
+        if (taken[0])
+            put(queued + __popc(bits[0] & before), c[0].p, c[0].left);
+        if (taken[1])
+            put(place + __popc(bits[1] & before), c[1].p, c[1].left);
+        queued = place + __popc(bits[1]);
+        while (queued >= 32) {
             queued -= 32;
             apply(queued, 32);
         }
@@ -283,35 +263,91 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
 
     /* ---- callbacks of pair_scan() ---- */
 
+    /* Whether all images can be searched together: candidates of one of an axis' two images are moved to the other,
+     * and so is the cluster if its own image is the one. That is exact if all that are near the cluster are moved by
+     * half to twice their coordinate (P.H. Sterbenz, Floating-Point Computation, 1974). No point is near itself in
+     * another image then. */
+    __device__ __forceinline__ bool joins(const struct cells_view &from, const struct pair_group &g)
+    {
+        frame = 0;
+        moved = 0;
+        if (DOUBLES || ONCE)
+            return false;
+        bool exact = true;
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
+            const int low = g.image_from[d], high = g.image_to[d];
+            const bool upper = high > 0, images = low != 0 || high != 0;
+            const float by = pair.length[d], middle = q.side[d].middle - (upper ? by : 0);
+            frame |= upper ? 1u << d : 0;
+            moved |= (int)images;
+            exact &= !images || (low >= -1 && high <= 1 && high - low <= 1 && (double)by == from.length[d] &&
+                                 fabsf(middle) + q.side[d].half + pair.scan_reach < 0.499f * by);
+        }
+        frame = exact ? frame : 0;
+        moved &= (int)exact;
+        return exact;
+    }
+
+    /* The cluster in the coordinates of an image's candidates: the lane's point as a pair of floats. */
+    __device__ __forceinline__ void begin_axis(int d, float *at, float *rest)
+    {
+        const double by = image[d] * pair.from.length[d], place = (double)*at - by;
+        *at = (float)place;
+        *rest = (float)(place - (double)*at);
+        side[d].middle = (float)((double)side[d].middle - by);
+        side[d].half += 4e-7f * fabsf(side[d].middle);
+    }
+
+    __device__ __forceinline__ void own_put(const float at[3], const float rest[3])
+    {
+        if (lane < CLUSTER) {
+            q.own[lane] = make_float4(at[0], at[1], at[2], 0);
+            q.own_rest[lane] = make_float4(rest[0], rest[1], rest[2], 0);
+        }
+    }
+
+    __device__ __forceinline__ bool first_part() const
+    {
+        return whole || q.part.first == 0;
+    }
+
     __device__ __forceinline__ bool wants(int x, int y, int z) const
     {
         return !ONCE || !pair.itself || (z != 0 ? z > 0 : y != 0 ? y > 0 : x >= 0);
     }
 
-    __device__ __forceinline__ void begin(int x, int y, int z)
+    __device__ __forceinline__ void begin(bool joined, int x, int y, int z)
     {
-        __syncwarp(); /* the previous image's points have been read */
         image[0] = x;
         image[1] = y;
         image[2] = z;
-        shifted = x || y || z;
+        shifted = !joined && (x || y || z);
         own_apart = APART && pair.itself && !shifted;
-        float at[3], rest[3];
+        __syncwarp(); /* the previous image's points have been read */
 #pragma unroll
-        for (int d = 0; d < 3; d++) {
-            const double by = image[d] * pair.from.length[d], to = DOUBLES ? -origin[d] : -by;
-            const double place = d < pair.to.dim ? cells_at(pair.to, d, own_point(lane % CLUSTER)) + to : 0.0;
-            move[d] = by - origin[d];
-            at[d] = (float)place;
-            rest[d] = (float)(place - (double)at[d]);
-        }
-        box = box_of(at);
-        if (lane < CLUSTER) {
-            q.own[lane] = make_float4(at[0], at[1], at[2], 0);
-            q.own_rest[lane] = make_float4(rest[0], rest[1], rest[2], 0);
+        for (int d = 0; d < 3; d++)
+            side[d] = q.side[d];
+        if (DOUBLES) {
+#pragma unroll
+            for (int d = 0; d < 3; d++)
+                move[d] = image[d] * pair.from.length[d] - origin[d];
+        } else {
+            float4 p = pair.to.point[own_point(lane % CLUSTER)];
+            move_by(p, frame);
+            float at[3] = {p.x, p.y, p.z}, rest[3] = {0, 0, 0};
+            if (shifted) {
+#pragma unroll
+                for (int d = 0; d < 3; d++)
+                    begin_axis(d, &at[d], &rest[d]);
+            }
+#pragma unroll
+            for (int d = 0; d < 3; d++)
+                side[d].middle -= frame >> d & 1 ? pair.length[d] : 0.f;
+            own_put(at, rest);
         }
         __syncwarp();
-        if (APART && own_apart && part.first == 0)
+        if (APART && own_apart && first_part())
             own_pairs();
     }
 
@@ -328,20 +364,29 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
         action().ending();
     }
 
-    /* The next points are loaded while the present ones are processed. */
-    __device__ __forceinline__ void runs(uint32_t from, uint32_t to)
+    /* 64 candidates are loaded while 64 are looked at: where many are far, a look at 32 does not take as long as a
+     * load, and two batches share the instructions of a round. */
+    __device__ __forceinline__ void runs(uint2 run)
     {
         if (ONCE && own_apart) {
-            from = max(from, last);
-            to = max(to, from);
+            run.x = max(run.x, last);
+            run.y = max(run.y, run.x);
         }
-        unsigned rows = __ballot_sync(ALL_LANES, to > from);
-        uint2 run = {0, 0};
-        struct batch now = fetch(rows, run, from, to);
-        while (now.count > 0) {
-            const struct batch next = fetch(rows, run, from, to);
-            look(now);
-            now = next;
+        struct search s = search_of(run);
+        int left = (int)(s.end - (s.number - lane));
+        if (left <= 0)
+            return;
+        struct batch now[2], next[2];
+        fetch(s, now[0]);
+        fetch(s, now[1]);
+        for (;; left -= 64) {
+            fetch(s, next[0]);
+            fetch(s, next[1]);
+            look(now, left);
+            if (left <= 64)
+                break;
+            now[0] = next[0];
+            now[1] = next[1];
         }
     }
 
@@ -350,12 +395,45 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     __device__ __forceinline__ void own_pairs()
     {
         float4 p, left;
-        candidate(own_point(lane), first + lane < last, &p, &left);
+        candidate(own_point(lane), &p, &left);
+        move_by(p, frame);
         if (lane < CLUSTER)
             put((int)lane, first + lane < last ? p : far_off(), left);
         __syncwarp();
         action().own();
         __syncwarp();
+    }
+
+    /* The cluster's extent, and the cells near it. */
+    __device__ __forceinline__ void locate()
+    {
+        float at[3], rest[3], low[3], high[3];
+        if (DOUBLES) {
+#pragma unroll
+            for (int d = 0; d < 3; d++) {
+                const double place = d < pair.to.dim ? cells_at(pair.to, d, own_point(lane % CLUSTER)) : 0.0;
+                origin[d] = __shfl_sync(ALL_LANES, place, 0);
+                at[d] = (float)(place - origin[d]);
+                rest[d] = (float)(place - origin[d] - (double)at[d]);
+            }
+            own_put(at, rest);
+        } else {
+            const float4 p = pair.to.point[own_point(lane % CLUSTER)];
+            at[0] = p.x;
+            at[1] = p.y;
+            at[2] = p.z;
+            origin[0] = origin[1] = origin[2] = 0;
+        }
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
+            low[d] = cluster_least(at[d]);
+            high[d] = -cluster_least(-at[d]);
+            if (lane == 0)
+                q.side[d] = side_of(low[d], high[d]);
+            low[d] = (float)((double)low[d] + (origin[d] - pair.from.origin[d]));
+            high[d] = (float)((double)high[d] + (origin[d] - pair.from.origin[d]));
+        }
+        group_make(&q.group, pair.from, low, high, pair.scan_reach);
     }
 
     __device__ __forceinline__ void work(uint32_t number)
@@ -365,15 +443,12 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
         first = cluster.x;
         last = cluster.y;
         whole = task.parts == 1;
-        part = part_of(task);
+        if (lane == 0)
+            q.part = part_of(task);
+        __syncwarp();
         queued = 0;
-        double near[3];
-#pragma unroll
-        for (int d = 0; d < 3; d++) {
-            near[d] = d < pair.to.dim ? cells_at(pair.to, d, own_point(lane % CLUSTER)) : 0.0;
-            origin[d] = DOUBLES ? __shfl_sync(ALL_LANES, near[d], 0) : 0.0;
-        }
-        group_make(&q.group, pair.from, near, pair.scan_reach);
+        locate();
+        action().previous();
         pair_scan(pair.from, q.group, pair.scan_reach, *this);
         __syncwarp();
     }

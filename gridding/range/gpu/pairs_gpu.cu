@@ -8,6 +8,8 @@
 
 static const char what[] = "Sums over pairs of points";
 
+static const uint32_t ONE_LAUNCH = 1u << 30;
+
 /* ---- laws ---- */
 
 /* 1 / r^power minus a polynomial, which is 0 for a law with a cut-off. */
@@ -107,38 +109,49 @@ static struct pair_laws_gpu laws_of(const struct range_pair_sums *sums, bool hot
 
 static __global__ void take_values(cells_view c, const float *values)
 {
+    gpu_let_next_start();
     const uint32_t k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < c.count)
         c.point[k].w = values[c.source[k]];
 }
 
-using sum_kernel = void (*)(struct pair_sums_args args);
+/* `blocks` of it are resident at a time on a multiprocessor. */
+struct sum_kernel {
+    void (*run)(struct pair_sums_args args);
+    unsigned blocks;
+};
 
 struct sum_job {
     struct gpu *gpu;
     struct pair_sums_args args;
-    sum_kernel kernel;
+    struct sum_kernel kernel;
 };
 
-template <enum softening SOFT, bool SCALARS> static sum_kernel hot_kernel(int degree, bool direct)
+template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS> static struct sum_kernel one_kernel()
 {
-    if (direct)
-        return degree <= 5   ? sum_pairs<false, 5, SOFT, SCALARS>
-               : degree <= 6 ? sum_pairs<false, 6, SOFT, SCALARS>
-                             : sum_pairs<false, DIRECT, SOFT, SCALARS>;
-    return degree <= 11 ? sum_pairs<false, 11, SOFT, SCALARS> : sum_pairs<false, RANGE_DEGREE_MOST, SOFT, SCALARS>;
+    return {sum_pairs<DOUBLES, DEGREE, SOFT, SCALARS>, sum_warps<DEGREE, SOFT, SCALARS>() / PAIR_WARPS};
 }
 
-template <enum softening SOFT> static sum_kernel soft_kernel(const struct pair_laws_gpu *laws, bool scalars)
+template <enum softening SOFT, bool SCALARS> static struct sum_kernel hot_kernel(int degree, bool direct)
+{
+    if (direct)
+        return degree <= 5   ? one_kernel<false, 5, SOFT, SCALARS>()
+               : degree <= 6 ? one_kernel<false, 6, SOFT, SCALARS>()
+                             : one_kernel<false, DIRECT, SOFT, SCALARS>();
+    return degree <= 11 ? one_kernel<false, 11, SOFT, SCALARS>()
+                        : one_kernel<false, RANGE_DEGREE_MOST, SOFT, SCALARS>();
+}
+
+template <enum softening SOFT> static struct sum_kernel soft_kernel(const struct pair_laws_gpu *laws, bool scalars)
 {
     return scalars ? hot_kernel<SOFT, true>(laws->degree, laws->direct)
                    : hot_kernel<SOFT, false>(laws->degree, laws->direct);
 }
 
-static sum_kernel kernel_of(bool doubles, bool hot, const struct pair_laws_gpu *laws, bool scalars)
+static struct sum_kernel kernel_of(bool doubles, bool hot, const struct pair_laws_gpu *laws, bool scalars)
 {
     if (!hot)
-        return doubles ? sum_pairs<true, ANY, SOFT_NONE, false> : sum_pairs<false, ANY, SOFT_NONE, false>;
+        return doubles ? one_kernel<true, ANY, SOFT_NONE, false>() : one_kernel<false, ANY, SOFT_NONE, false>();
     return laws->spline2 > 0 ? soft_kernel<SOFT_SPLINE>(laws, scalars)
            : laws->soft2 > 0 ? soft_kernel<SOFT_PLUMMER>(laws, scalars)
                              : soft_kernel<SOFT_NONE>(laws, scalars);
@@ -148,14 +161,14 @@ static int launch_sums(void *of, uint64_t begin, uint32_t tasks)
 {
     struct sum_job *job = (struct sum_job *)of;
     struct pair_sums_args &a = job->args;
-    const unsigned blocks = gpu_blocks(tasks, PAIR_WARPS), threads = 32 * PAIR_WARPS;
-    cudaStream_t stream = job->gpu->stream;
+    const unsigned all = gpu_blocks(tasks, PAIR_WARPS), threads = 32 * PAIR_WARPS,
+                   resident = job->kernel.blocks * (unsigned)job->gpu->multiprocessors;
     a.pair.begin = begin;
     a.pair.tasks = tasks;
-    job->kernel<<<blocks, threads, 0, stream>>>(a);
-    int rc = gpu_launched(what);
+    int rc =
+        gpu_launch_behind(job->gpu, (const void *)job->kernel.run, std::min(all, resident), (int)threads, 0, &a, what);
     if (!rc && a.partial) {
-        add_parts<<<blocks, threads, 0, stream>>>(a);
+        add_parts<<<all, threads, 0, job->gpu->stream>>>(a);
         rc = gpu_launched(what);
     }
     return rc;
@@ -172,6 +185,7 @@ static int sum_channels(struct sum_job *job, const struct points_gpu *to, const 
         job->args.vectors = sums->vector_law ? sums->vectors + c * dim * inputs : NULL;
         job->args.scalars = sums->scalar_law ? sums->scalars + c * inputs : NULL;
         if (cells.count > 0) {
+#define PER 256
             take_values<<<gpu_blocks(cells.count, 256), 256, 0, job->gpu->stream>>>(cells,
                                                                                     values + c * from->view.inputs);
             rc = gpu_launched(what);
@@ -197,16 +211,15 @@ int pairs_gpu_sum(const void *to_state, const void *from_state, const struct ran
     if (!rc)
         rc = pair_work_begin(&work, to, from, reach);
     if (!rc) {
-        struct slices slices = {to->gpu,
-                                listener,
-                                work.plan.tasks,
-                                pair_work_slice(&work),
-                                0,
-                                std::max<uint64_t>(work.plan.tasks * (uint64_t)channels, 1)};
+        /* One launch, if nobody listens and no sums of parts need memory. */
+        const uint32_t each = listener || work.plan.offset ? pair_work_slice(&work) : ONE_LAUNCH;
+        struct slices slices = {to->gpu, listener, work.plan.tasks,
+                                each,    0,        std::max<uint64_t>(work.plan.tasks * (uint64_t)channels, 1)};
         const bool doubles = points_fine(to->view) || points_fine(from->view);
         const bool hot = !doubles && !from->view.scale && is_hot(sums->vector_law, 3) && is_hot(sums->scalar_law, 1);
         job.args.pair = pair_work_args(&work, reach);
         job.args.laws = laws_of(sums, hot);
+        job.args.next = work.to->next;
         job.args.use_vectors = sums->vector_law;
         job.args.use_scalars = sums->scalar_law;
         job.kernel = kernel_of(doubles, hot, &job.args.laws, job.args.use_scalars);

@@ -15,8 +15,8 @@ kernels that it is for. Runs are made beside each other; racecheck takes process
 --launches: make the runs without a tool and tell which kernels of the GPU's library they check (tests/gpu/launches.cu;
 takes CUPTI and cuobjdump of CUDA's toolkit).
 
-Prints TAP; a run passes if the tool found nothing and the program ended in time. Its own tests may fail: those of
-memory do where the tool, or a run beside, takes some.
+Prints TAP; a run passes if the tool found nothing and all tests of the program ended in time. They may fail, which is
+told: those of memory do where the tool, or a run beside, takes some.
 """
 import argparse
 import collections
@@ -34,7 +34,7 @@ SIZES = ("1 200", "201 400", "401 800", "801 1300", "1301 4096")
 HALVES = ("1 240", "241 512")
 # The most points of these tests' scenes.
 POINTS = {f"test_gpu_{name}*": 150 for name in ("sums *points_to_grids", "sums *transpose", "sums *cubes_by",
-                                                "pairs every_form")}
+                                                "pairs every_form", "pairs forces_of_every")}
 
 # Command -> substrings of the names of kernels that it is for (an empty list: all). Other runs check the others.
 RUNS = {
@@ -45,15 +45,16 @@ RUNS = {
     **{f"test_gpu_sums *{part}*": [] for part in ("points_to_grids", "transpose", "cubes_by", "doubles")},
     "test_gpu_sums *parts_sum*": ["take_part", "count_held"],
     "test_gpu_sums crowds_sum*": ["overflow_gpu"],
+    "test_gpu_sums crowds_of_cubes*": ["add_slots"],
     **{f"test_gpu_pairs {part}*": []
-       for part in ("pair_sums", "pair_counts", "doubles_keep", "one_pass", "every_form")},
+       for part in ("pair_sums", "pair_counts", "doubles_keep", "one_pass", "every_form", "forces_of_every")},
     **{f"test_gpu_overflow 1 {case}": ["take_data", "take_values", "add_rows", "count_up", "invert", "map_order",
                                        "rank_samples", "take_k"] for case in (0, 3, 7)},
     "test_gpu_lines": ["find_rows"],
     "test_gpu_normal 1 1 8000": ["real_parts"],
     "test_gpu_coils": ["frames", "begin_vectors", "directions", "products", "steps"],
     "test_gpu_split": ["split_gpu"],
-    "test_gpu_maps": [],
+    **{f"test_gpu_maps {case}": [] for case in range(11)},
     "test_gpu_vec": [],
 }
 # Which kernels a run leaves out. CUB's sorts are a library's; the FFT's passes are checked by test_gpu_passes alone.
@@ -78,7 +79,7 @@ def checks(tool, command, kernel):
 
 def environment(command):
     limit = {"MRIRECON_TEST_POINTS": str(POINTS[command])} if command in POINTS else {}
-    return {**os.environ, "OMP_NUM_THREADS": "2", **limit}
+    return {**os.environ, "OMP_NUM_THREADS": "2", "CMOCKA_MESSAGE_OUTPUT": "TAP", **limit}
 
 
 def run(build, tool, command, deadline, each):
@@ -102,7 +103,13 @@ def run(build, tool, command, deadline, each):
     found = SUMMARY.search(output)
     passed = "terminate successfully" not in output and found is not None and int(found.group(1)) == 0
     told = f"{found.group(1)} found" if found else f"no summary, exit status {process.returncode}"
-    told += ", tests failed" if process.returncode else ""
+    lines = output.splitlines()
+    failures = [line for line in lines if line.startswith("not ok")]
+    ended = len(failures) + sum(line.startswith("ok ") for line in lines)
+    planned = sum(int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line))
+    if ended != planned or not ended:
+        passed, told = False, f"{told}, {ended} of {planned} tests ended"
+    told += "".join(f", {line}" for line in failures[:3]) or (", tests failed" if process.returncode else "")
     return passed, f"{told}, {time.monotonic() - start:.0f} s", output
 
 
@@ -134,7 +141,7 @@ def functions_of(names):
     """The kernels' functions, without template arguments: their instances' mangled names."""
     plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
     functions = collections.defaultdict(list)
-    for name, told in zip(names, plain.splitlines()):
+    for name, told in zip(names, plain.replace("(anonymous namespace)::", "").splitlines()):
         functions[re.sub(r"<.*", "", told.split("(")[0]).split()[-1].split("::")[-1]].append(name)
     return functions
 

@@ -1,6 +1,8 @@
 /* ESPIRiT's coil maps on a GPU: compared with their definition in double precision, which the CPU's are compared with,
  * too; the same bits on every run; sizes that the host computes; images that have no maps; memory; a cancel. Prints
- * TAP; without a GPU, reports everything as skipped. */
+ * TAP; without a GPU, reports everything as skipped.
+ *
+ *   test_gpu_maps [CASE]   one case of the comparison alone, or, from the number of cases on, the rest */
 #include "gridding/base/err.h"
 #include "recon/mri/maps.h"
 #include "tests/gpu/device_vector.h"
@@ -241,18 +243,23 @@ static void canceled(struct dev *gpu)
     maps_scene_free(&scene);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const size_t count = sizeof cases / sizeof *cases, only = argc > 1 ? strtoul(argv[1], NULL, 10) : count;
     struct dev *gpu = tap_gpu(), *cpu = NULL;
     must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        compare(gpu, cpu, &cases[i]);
-    many_coils(gpu, cpu);
-    on_the_host(gpu, cpu);
-    no_maps(gpu);
-    canceled(gpu);
+    for (size_t i = 0; i < count; i++)
+        if (argc == 1 || i == only)
+            compare(gpu, cpu, &cases[i]);
+    if (only >= count) {
+        many_coils(gpu, cpu);
+        on_the_host(gpu, cpu);
+        no_maps(gpu);
+        canceled(gpu);
+    }
     dev_free(cpu);
     dev_free(gpu);
-    memory();
+    if (only >= count)
+        memory();
     return tap_end();
 }

@@ -42,6 +42,19 @@ static void vectors(struct dev *dev, struct c32 *x, double *number)
     dev_release(dev, ym);
 }
 
+/* One map for several vectors, as of the field's segments. */
+static void one_map(struct dev *dev, struct c32 *x, double *number)
+{
+    enum { N = 70001 };
+    struct c32 *m = device_vector(dev, COILS * N, 3), *ym = device_vector(dev, COILS * N, 4);
+    must(vec_multiply_each(dev, N, COILS, x, m, ym), "vec_multiply_each");
+    must(vec_multiply_conj_add_each(dev, N, COILS, x + N, ym, m), "vec_multiply_conj_add_each");
+    must(vec_dot(dev, COILS * N, ym, ym, number), "vec_dot");
+    must(vec_multiply_conj_add(dev, N, COILS, m, ym, x), "vec_multiply_conj_add");
+    dev_release(dev, m);
+    dev_release(dev, ym);
+}
+
 /* Differences along some axes, the dual step, and the adjoint, in x. *number is g . D x less D' g . x on one device,
  * which is 0 up to rounding. */
 static void differences_of(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, struct c32 *x, double *number)
@@ -138,6 +151,7 @@ static void blocks_3d(struct dev *dev, struct c32 *x, double *number)
 
 static const struct work works[] = {
     {"vectors", vectors, 300007, 1e-6},
+    {"one map for several vectors", one_map, 70001, 1e-6},
     {"differences, 2-D", differences_2d, 201 * 97, 1e-6},
     {"differences, 4-D", differences_4d, 9 * 7 * 5 * 11, 1e-6},
     {"differences in time", differences_in_time, 33 * 20 * 17, 1e-6},

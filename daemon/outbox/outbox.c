@@ -18,6 +18,7 @@
 #define LOOK_SECONDS  5.0  /* longest sleep: the wall clock may be set */
 #define FILES_SECONDS 0.1  /* between checks of files being converted */
 #define GRACE_SECONDS 10.0 /* that a sender may exceed its time limit */
+#define STORE_SECONDS 1.0  /* between attempts to record an outcome while the store fails */
 
 /* s until the next attempt at a destination that is no longer configured: it may be restored */
 enum { UNKNOWN_PAUSE = 600 };
@@ -38,38 +39,55 @@ static int64_t pause_of(const struct destination *to, int64_t attempts, int64_t 
     return pause > 1000 * asked ? pause : 1000 * asked;
 }
 
-/* Record the outcome of an attempt, and free its entry. */
+/* Record the outcome of an attempt that has ended, and free its entry. If the store fails, the entry stays and this is
+ * tried again: until then the row says that it is being sent, and nobody else may send it. */
+static int outcome_store(struct outbox *outbox, struct sending *sending)
+{
+    const struct delivery *delivery = &sending->delivery;
+    int rc = store_delivery_end(outbox->core.store, delivery, sending->outcome, sending->pause, sending->answer);
+    if (!rc || rc == ERR_NOT_FOUND) {
+        *sending = (struct sending){.pidfd = -1, .socket = -1};
+        return rc;
+    }
+    if (!sending->ended)
+        log_line_about(outbox->core.log, LOG_LEVEL_ERROR, &(struct log_about){delivery->job, delivery->client, 0},
+                       "the outcome of its delivery to %s cannot be stored, retrying: %s", delivery->destination,
+                       err_last()->text);
+    sending->ended = true;
+    sending->end = clock_seconds() + STORE_SECONDS;
+    return rc;
+}
+
+/* An attempt has ended. */
 static void sending_end(struct outbox *outbox, struct sending *sending, enum delivery_state state, int64_t asked,
                         const char *answer)
 {
-    const struct delivery *delivery = &sending->delivery;
+    const struct delivery delivery = sending->delivery;
     const struct log *log = outbox->core.log;
-    const struct log_about about = {delivery->job, delivery->client, 0};
+    const struct log_about about = {delivery.job, delivery.client, 0};
     char text[DELIVERY_ANSWER];
     snprintf(text, sizeof text, "%s", answer);
     err_clean(text);
-    if (state == DELIVERY_PENDING && delivery->attempts >= sending->to.attempts)
+    if (state == DELIVERY_PENDING && delivery.attempts >= sending->to.attempts)
         state = DELIVERY_DEAD;
-    int64_t pause = state == DELIVERY_PENDING ? pause_of(&sending->to, delivery->attempts, asked) : 0;
-    int rc = store_delivery_end(outbox->core.store, delivery, state, pause, text);
-    if (rc && rc != ERR_NOT_FOUND)
-        log_line_about(log, LOG_LEVEL_ERROR, &about,
-                       "its delivery to %s cannot be recorded, and will be repeated after the next start: %s",
-                       delivery->destination, err_last()->text);
-    outbox_count(outbox, delivery->destination, state);
+    const int64_t pause = state == DELIVERY_PENDING ? pause_of(&sending->to, delivery.attempts, asked) : 0;
+    sending->outcome = state;
+    sending->pause = pause;
+    memcpy(sending->answer, text, sizeof text);
     files_close(outbox, sending);
+    int rc = outcome_store(outbox, sending);
+    outbox_count(outbox, delivery.destination, state);
     if (rc == ERR_NOT_FOUND && state != DELIVERY_DELIVERED)
         log_line_about(log, LOG_LEVEL_INFO, &about, "not delivered to %s: the job was deleted meanwhile",
-                       delivery->destination);
+                       delivery.destination);
     else if (state == DELIVERY_DELIVERED)
-        log_line_about(log, LOG_LEVEL_INFO, &about, "delivered to %s: %s", delivery->destination, text);
+        log_line_about(log, LOG_LEVEL_INFO, &about, "delivered to %s: %s", delivery.destination, text);
     else if (state == DELIVERY_DEAD)
         log_line_about(log, LOG_LEVEL_WARNING, &about, "gave up delivering to %s after %lld attempts: %s",
-                       delivery->destination, (long long)delivery->attempts, text);
+                       delivery.destination, (long long)delivery.attempts, text);
     else
         log_line_about(log, LOG_LEVEL_INFO, &about, "not delivered to %s, next attempt in %.0f s: %s",
-                       delivery->destination, 1e-3 * (double)pause, text);
-    *sending = (struct sending){.pidfd = -1, .socket = -1};
+                       delivery.destination, 1e-3 * (double)pause, text);
 }
 
 /* Reap the sender, which has ended or is killed here. */
@@ -78,6 +96,8 @@ static void sender_collect(struct sending *sending, char how[CHILD_HOW])
     child_collect(sending->pid, how, CHILD_HOW);
     close(sending->pidfd);
     close(sending->socket);
+    sending->pid = 0;
+    sending->pidfd = sending->socket = -1;
 }
 
 /* Read the sender's answer; only well-formed answers are accepted. */
@@ -224,7 +244,7 @@ static int sleep_of(const struct outbox *outbox, int rc, int64_t next)
         const struct sending *sending = &outbox->sending[i];
         if (sending->delivery.sequence && sending->end - clock_seconds() < pause)
             pause = sending->end - clock_seconds();
-        if (sending->delivery.sequence && !sending->pid && pause > FILES_SECONDS)
+        if (sending->delivery.sequence && !sending->pid && !sending->ended && pause > FILES_SECONDS)
             pause = FILES_SECONDS;
     }
     return pause > 0 ? (int)(1000 * pause) + 1 : 0;
@@ -240,13 +260,18 @@ static void senders_wait(struct outbox *outbox, int milliseconds)
         return;
     if (fds[0].revents)
         eventfd_read(outbox->wake, &count);
-    for (int i = 0; i < OUTBOX_SENDERS; i++)
+    for (int i = 0; i < OUTBOX_SENDERS; i++) {
+        struct sending *sending = &outbox->sending[i];
+        const bool due = clock_seconds() >= sending->end;
         if (fds[i + 1].revents)
-            answer_take(outbox, &outbox->sending[i]);
-        else if (outbox->sending[i].delivery.sequence && clock_seconds() >= outbox->sending[i].end)
-            overdue_end(outbox, &outbox->sending[i]);
-        else if (outbox->sending[i].delivery.sequence && !outbox->sending[i].pid)
-            sending_go_on(outbox, &outbox->sending[i]);
+            answer_take(outbox, sending);
+        else if (sending->ended && due)
+            outcome_store(outbox, sending);
+        else if (sending->delivery.sequence && !sending->ended && due)
+            overdue_end(outbox, sending);
+        else if (sending->delivery.sequence && !sending->ended && !sending->pid)
+            sending_go_on(outbox, sending);
+    }
 }
 
 static void *outbox_run(void *context)
@@ -257,16 +282,18 @@ static void *outbox_run(void *context)
         int rc = due_begin(outbox, &next);
         senders_wait(outbox, sleep_of(outbox, rc, next));
     }
-    /* Their rows stay "sending"; the next start makes them pending again. */
-    for (int i = 0; i < OUTBOX_SENDERS; i++)
-        if (outbox->sending[i].delivery.sequence) {
-            char how[CHILD_HOW];
-            if (outbox->sending[i].pid) {
-                kill(outbox->sending[i].pid, SIGKILL);
-                sender_collect(&outbox->sending[i], how);
-            }
-            files_close(outbox, &outbox->sending[i]);
+    /* Rows stay "sending", of deliveries that are stopped or cannot be stored; the next start makes them pending. */
+    for (int i = 0; i < OUTBOX_SENDERS; i++) {
+        struct sending *sending = &outbox->sending[i];
+        char how[CHILD_HOW];
+        if (sending->ended)
+            outcome_store(outbox, sending);
+        else if (sending->pid) {
+            kill(sending->pid, SIGKILL);
+            sender_collect(sending, how);
         }
+        files_close(outbox, sending);
+    }
     return NULL;
 }
 

@@ -18,7 +18,11 @@ struct sending {
     uint64_t ticket;   /* of a conversion; 0: none */
     pid_t pid;         /* 0: not started yet: files are being converted */
     int pidfd, socket; /* -1: none */
-    double end;        /* clock_seconds() when the sender is killed */
+    double end;        /* clock_seconds() when the sender is killed; once `ended`: of the next attempt to store that */
+    bool ended;        /* the attempt is over, and the store has failed to record its outcome: */
+    enum delivery_state outcome;
+    int64_t pause; /* ms until the next attempt */
+    char answer[DELIVERY_ANSWER];
 };
 
 enum { OUTBOX_COUNTED = 32 };

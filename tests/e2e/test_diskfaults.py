@@ -14,8 +14,9 @@ import time
 
 import mrd
 import streams
-from harness import ROOT, Daemon, check_problem, main, same, test, wait_until
+from harness import ROOT, SLOW, Daemon, check_problem, main, same, test, wait_until
 from live import MIXED, Post, arriving, image_of, series
+from receiver import Receiver, write
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import diskfaults  # noqa: E402
@@ -174,6 +175,32 @@ def put_back_is_an_event():
         daemon.fault.release()
         same(list(states)[-1:], ["succeeded"], "the last state, once the disk is well")
         stream.close()
+
+
+@test("a delivery whose outcome the store refuses is recorded later, by itself or at the stop, and sent once")
+def delivery_recorded_later():
+    for stopped in (False, True):
+        with Receiver() as receiver:
+            receiver.hold.clear()
+            lines = write(FOLDER.name, "lines", receiver.destination(FOLDER.name, "hook") + "rule hook\n")
+            with Failing(destinations=lines) as daemon:
+                job = daemon.run(BODY)["id"]
+
+                def state():
+                    return daemon.job(job)["deliveries"][0]["state"]
+                wait_until(lambda: receiver.got, "the delivery to be sent")
+                daemon.arm("fdatasync", lasts=True)
+                receiver.hold.set()
+                wait_until(daemon.fault.failed, "the store to fail")
+                wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
+                same(state(), "sending", "state meanwhile")
+                daemon.fault.release()
+                if stopped:
+                    daemon.process.send_signal(signal.SIGTERM)
+                    daemon.process.wait(SLOW)
+                    daemon.restart()
+                wait_until(lambda: state() == "delivered", "the outcome to be recorded")
+                same(len(receiver.got), 1, "deliveries")
 
 
 @test("a view is answered, and the service stops, although the disk refuses to remove the oldest of too many")

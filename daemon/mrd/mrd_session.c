@@ -370,6 +370,9 @@ static int end_wait(const struct mrd_session *session, struct mrd_images *images
             job_clear(job);
             waits = !mrd_images_wait(images) || mrd_images_flush(images, line);
             poll(fds, 4, waits ? (int)(1000 * LOOK_SECONDS) : 0);
+            /* At once: the store may be busy with this very job, which begins. */
+            if (waits && fds[3].revents && mrd_images_wait(images))
+                waits = mrd_images_flush(images, line);
             eventfd_read(event, &woken);
             waits = waits && entered && !fds[1].revents && !fds[2].revents;
         }

@@ -11,9 +11,10 @@
 
 enum {
     MOST_WRITTEN = 64 << 20, /* bytes of results that are written before their job begins */
-    /* Between two checks of an arriving input, once there was more; then; and after a while without more. */
-    PAUSE_LEAST_US = 100,
-    PAUSE_SOON_US = 200,
+    /* Between two checks of an arriving input, once there was more, which is doubled with each check without more:
+     * CLOSE often comes right after the last readout. Then, after a while without more. */
+    PAUSE_LEAST_US = 50,
+    PAUSE_DOUBLED = 2, /* times, at most */
     PAUSE_MOST_US = 1000,
     CHECKS_SOON = 500 /* without more, before that while has passed */
 };
@@ -203,7 +204,7 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begu
     bool more = false;
     a->checks = a->checks < CHECKS_SOON ? a->checks + 1 : a->checks;
     if (!has_begun(a)) {
-        a->checks = 0;
+        a->checks = PAUSE_DOUBLED;
         return 0;
     }
     struct job_request request = request_of(a, cache);
@@ -248,7 +249,8 @@ int ahead_turn(struct ahead *a, struct dev *dev, void *cache)
 
 double ahead_pause(const struct ahead *a)
 {
-    return 1e-6 * (a->checks == 0 ? PAUSE_LEAST_US : a->checks < CHECKS_SOON ? PAUSE_SOON_US : PAUSE_MOST_US);
+    const int doubled = a->checks < PAUSE_DOUBLED ? a->checks : PAUSE_DOUBLED;
+    return 1e-6 * (a->checks < CHECKS_SOON ? PAUSE_LEAST_US << doubled : PAUSE_MOST_US);
 }
 
 static bool is_now(struct ahead *a, const char *id)

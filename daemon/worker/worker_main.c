@@ -12,6 +12,7 @@
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,6 +437,14 @@ static int confine(const struct command *command, bool *landlock)
     return sandbox_enter_worker(readable, landlock);
 }
 
+/* Keep the memory of one job for the next: a new page takes longer to get than to fill. These are what malloc() sets by
+ * itself once a block of this size is freed. */
+static void memory_keep(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
 static int serve(const struct command *command)
 {
     struct dev *dev = NULL;
@@ -443,6 +452,9 @@ static int serve(const struct command *command)
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
     sandbox_follow_parent(WIRE_FD);
+    /* Who looks for a stream's next readouts sleeps for so short a time; threads inherit it. */
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    memory_keep();
     /* Load all kernels now, not each at its first use in a job. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     /* Before a device's driver starts threads. */

@@ -218,6 +218,15 @@ static inline const float *row_factors(const struct nufft_shape *s, int z, int y
                                : s->deapodise[0];
 }
 
+/* Deapodised pixels of one lane: their squares added, as vectors. */
+static inline void pixels_square(const struct c32 *v, const float *fx, float f, int count, float *squares)
+{
+    for (int i = 0; i < count; i++) {
+        const float w = fx[i] * f;
+        squares[i] += (v[i].re * v[i].re + v[i].im * v[i].im) * w * w;
+    }
+}
+
 /* x pass of a row of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to
  * squares[z][y][x]. */
 static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct c32 *image, float *squares)
@@ -230,6 +239,12 @@ static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct
     const struct c32 *values = row_run(p, false, lanes, line);
     const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
     size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
+    if (lanes == 1 && !image) {
+        const int half = s->n[0] / 2;
+        pixels_square(values + s->grid[0] - half, fx, f, half, squares + out);
+        pixels_square(values, fx + half, f, s->n[0] - half, squares + out + half);
+        return;
+    }
     for (int x = 0; x < s->n[0]; x++) {
         const struct c32 *v = values + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
         float w = fx[x] * f, sum = 0;
@@ -359,14 +374,16 @@ static void row_turn(const struct grid_cpu *p, int lanes, int y, struct c32 *pan
 {
     const struct nufft_shape *s = p->shape;
     const size_t each = (size_t)lanes, row = (size_t)s->grid[0] * each, pitch = panel_pitch(p);
+    const size_t half = (size_t)(s->n[0] / 2) * each, all = (size_t)s->n[0] * each;
     struct c32 *to = panels + (size_t)y * PANEL;
     if (asker_stopped(p->asker, row * COST_VALUE))
         return;
     const struct c32 *values = row_run(p, false, lanes, p->values + (size_t)y * row);
-    for (int x = 0; x < s->n[0]; x++) {
-        const size_t at = (size_t)x * each;
-        memcpy(to + at / PANEL * pitch + at % PANEL, values + grid_row(x, s->n[0], s->grid[0]) * each,
-               each * sizeof *to);
+    for (size_t at = 0, count; at < all; at += count) { /* at most a panel's, from the row's end or its beginning */
+        const size_t left = (at < half ? half : all) - at, room = PANEL - at % PANEL;
+        count = left < room ? left : room;
+        memcpy(to + at / PANEL * pitch + at % PANEL, values + (at < half ? row - half + at : at - half),
+               count * sizeof *to);
     }
 }
 
@@ -393,7 +410,9 @@ static void panel_finish(const struct grid_cpu *p, int lanes, int x, const struc
     for (int y = 0; y < s->n[1]; y++) {
         const struct c32 *v = panel + grid_row(y, s->n[1], s->grid[1]) * PANEL;
         const float *fx = row_factors(s, 0, y), f = row_factor(s, 0, y);
-        for (int i = x; i < end; i++, v += lanes) {
+        if (lanes == 1 && !image)
+            pixels_square(v, fx + x, f, end - x, squares + (size_t)y * (size_t)s->n[0] + (size_t)x);
+        for (int i = x; i < end && (lanes > 1 || image); i++, v += lanes) {
             const size_t out = (size_t)y * (size_t)s->n[0] + (size_t)i;
             const float w = fx[i] * f;
             float sum = 0;
@@ -412,7 +431,8 @@ int grid_cpu_rest_columns(struct grid_cpu *p, int lanes, const struct c32 *panel
 {
     const size_t length = (size_t)p->shape->grid[1], pitch = panel_pitch(p);
     const int count = panels_count(p, lanes);
-#pragma omp parallel for schedule(dynamic, PANELS) num_threads(p->threads)
+    const int threads = (size_t)count * length * PANEL < ALONE_VALUES ? 1 : p->threads;
+#pragma omp parallel for schedule(dynamic, PANELS) num_threads(threads)
     for (int panel = 0; panel < count; panel++) {
         struct c32 *a = panel_of(p), *b = a + p->panel_count;
         if (asker_stopped(p->asker, length * PANEL * COST_VALUE))

@@ -13,8 +13,9 @@ enum {
     CHUNK = 256 << 10,
     READOUTS_FIRST = 1024,
     READOUTS_MOST = 1 << 20, /* kept in memory until the end */
-    /* Between two checks for more bytes: at first, as a measurement goes on or ends, then at the most, as it rests. */
-    WAIT_LEAST_NS = 100000,
+    /* Between two checks for more bytes: at first, as a measurement goes on or ends, as long as was waited before; then
+     * at the most, as it rests. */
+    WAIT_LEAST_NS = 25000,
     WAIT_SOON_NS = 200000,
     WAIT_MOST_NS = 2000000,
     SOON_NS = 100000000 /* how long it is "at first" */
@@ -37,7 +38,8 @@ struct follower {
 /* Sleep, after having waited for *waited ns. */
 static void rest(long *waited)
 {
-    const long ns = *waited < WAIT_LEAST_NS ? WAIT_LEAST_NS : *waited < SOON_NS ? WAIT_SOON_NS : WAIT_MOST_NS;
+    const long as_before = *waited < WAIT_LEAST_NS ? WAIT_LEAST_NS : *waited;
+    const long ns = as_before < WAIT_SOON_NS ? as_before : as_before < SOON_NS ? WAIT_SOON_NS : WAIT_MOST_NS;
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
     *waited += *waited < SOON_NS ? ns : 0;
 }

@@ -139,8 +139,9 @@ static void look(void)
     assert_int_equal(ahead_turn(ahead, NULL, NULL), 0);
 }
 
-/* While readouts come, a stream is looked at as often as a look may find more; when they do not, less often, and after
- * a while without any much less often: a stream that rests for minutes takes no processor time that counts. */
+/* While readouts come, a stream is looked at as often as a look may find more; when they do not, less and less often,
+ * and after a while without any much less often: a stream that rests for minutes takes no processor time that counts.
+ */
 static void a_stream_that_rests_is_looked_at_less_often(void **state)
 {
     (void)state;
@@ -148,16 +149,21 @@ static void a_stream_that_rests_is_looked_at_less_often(void **state)
     input.arrives = false;
     look(); /* nothing has begun to arrive */
     assert_int_equal(stream.looks, 0);
-    const double least = ahead_pause(ahead);
+    const double soon = ahead_pause(ahead);
     input.arrives = true;
+    stream.more = 1;
+    look();
+    const double least = ahead_pause(ahead);
+    assert_true(least < soon);
     stream.more = 3;
     for (int i = 0; i < 3; i++) {
         look();
         assert_true(ahead_pause(ahead) == least);
     }
-    look();
-    const double soon = ahead_pause(ahead);
-    assert_true(soon > least);
+    for (double before = least; ahead_pause(ahead) < soon; before = ahead_pause(ahead)) {
+        look();
+        assert_true(ahead_pause(ahead) == 2 * before);
+    }
     for (int i = 0; i < 400; i++) {
         look();
         assert_true(ahead_pause(ahead) == soon);

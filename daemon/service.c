@@ -110,6 +110,11 @@ void service_rules_set(struct service *service)
     store_set_kept_scans(service->core.store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
 }
 
+static void upload_told(void *context, const struct job *job)
+{
+    http_upload_accepted(context, job);
+}
+
 static int state_open(struct service *service, struct options *options)
 {
     char path[OPTION_TEXT + 16];
@@ -135,7 +140,7 @@ static int state_open(struct service *service, struct options *options)
         rc = spool_clean(service->core.spool, service->core.store, clean, &found);
     if (!rc)
         rc = uploads_create(&service->uploads, service->core.spool, options->state_dir, options->upload_lifetime,
-                            service->core.log);
+                            (struct uploads_listener){upload_told, service}, service->core.log);
     if (!rc)
         rc = uploads_recover(service->uploads, service->core.store, &options->queue_limit, &resumed);
     if (!rc && resumed)
@@ -216,9 +221,7 @@ static void deliveries_told(void *context, const char *id, const char *client)
 static int queue_start(struct service *service, const struct options *options)
 {
     const int streams = (int)(options->connections + 1) / 2;
-    int rc = metrics_create(&service->core.metrics);
-    if (!rc)
-        rc = waiters_create(&service->core.waiters);
+    int rc = waiters_create(&service->core.waiters);
     if (!rc)
         rc = live_create(&service->core.live);
     if (!rc)
@@ -237,6 +240,8 @@ static int queue_start(struct service *service, const struct options *options)
         store_listen(service->core.store, (struct store_listener){change_told, deliveries_told, service});
     if (!rc)
         rc = scheduler_create(&service->scheduler, &service->core);
+    if (!rc)
+        rc = uploads_watch(service->uploads);
     return rc ? rc : housekeeper_create(&service->housekeeper, &service->core, service->scheduler);
 }
 
@@ -267,6 +272,8 @@ int service_start(struct service *service, struct options *options, struct serve
 {
     int rc = service_configure(service, options);
     if (!rc)
+        rc = metrics_create(&service->core.metrics);
+    if (!rc)
         rc = state_open(service, options);
     if (!rc)
         rc = queue_start(service, options);
@@ -293,12 +300,12 @@ void service_stop(struct service *service, struct servers *servers)
     connections_free(service->connections);
     pool_free(service->pool);
     pool_free(service->lists);
+    uploads_free(service->uploads); /* its thread turns complete uploads into jobs, and tells the scheduler */
     if (service->outbox)
         outbox_stop(service->outbox);
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
-    uploads_free(service->uploads); /* its thread turns complete uploads into jobs */
     idempotency_keys_free(service->keys);
     /* Every thread that changes jobs has ended: the store tells the feed and the outbox of nothing more. */
     struct store *store = service->core.store;

@@ -19,4 +19,8 @@ int http_create(struct http **out, struct service *service, int *port);
 /* Closes the socket and every connection. pool_close() and then waiters_close() come first. */
 void http_free(struct http *http);
 
+/* Count the job that a complete upload became, and tell the scheduler, if there is one yet. Of an upload that a request
+ * completed, the routes do that. Any thread. */
+void http_upload_accepted(struct service *service, const struct job *job);
+
 #endif

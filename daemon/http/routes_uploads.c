@@ -1,6 +1,7 @@
 /* Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload) with the extensions creation, expiration,
  * checksum and termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a job with
  * the same id. */
+#include "daemon/http/http.h"
 #include "daemon/http/routes.h"
 #include "daemon/http/submission.h"
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum { TUS_HEADERS = 20, TUS_TEXT = 64, METADATA_MOST = 4096 };
 
@@ -238,6 +240,25 @@ static const char *announce(struct request *request)
     return format;
 }
 
+static void accepted(struct service *service, const struct job *job, const char *format)
+{
+    metrics_submitted(service->core.metrics, job->kind);
+    metrics_ingested(service->core.metrics, format, job->bytes);
+    if (service->scheduler)
+        scheduler_wake(service->scheduler);
+}
+
+void http_upload_accepted(struct service *service, const struct job *job)
+{
+    int scan;
+    const char *format = "other";
+    if (spool_open(service->core.spool, job->id, &scan) == 0) {
+        format = ingest_format(job, scan);
+        close(scan);
+    }
+    accepted(service, job, format);
+}
+
 /* A complete upload becomes a job. */
 static int job_make(struct request *request, const char *format)
 {
@@ -254,13 +275,11 @@ static int job_make(struct request *request, const char *format)
         return 0;
     if (rc)
         return err_restore(&failure);
-    metrics_submitted(service->core.metrics, request->job.kind);
-    metrics_ingested(service->core.metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];
     const struct log_about about = {request->job.id, request->job.client, 0};
     log_line_about(service->core.log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, resumable upload%s",
                    request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
-    scheduler_wake(service->scheduler);
+    accepted(service, &request->job, format);
     return 0;
 }
 

@@ -30,7 +30,7 @@ void upload_clear(struct upload *upload)
 }
 
 int uploads_create(struct uploads **out, struct spool *spool, const char *state_dir, int64_t lifetime,
-                   const struct log *log)
+                   struct uploads_listener listener, const struct log *log)
 {
     char path[4096];
     struct uploads *uploads = calloc(1, sizeof *uploads);
@@ -38,6 +38,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
         return err_no_memory("the list of uploads");
     uploads->spool = spool;
     uploads->lifetime = lifetime;
+    uploads->listener = listener;
     int64_t now;
     uploads->clock_offset = clock_offset(&now);
     uploads->log = log;
@@ -270,7 +271,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 {
     char name[UPLOAD_NAME], text[24];
     struct upload upload = {.job = NULL};
-    int rc = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
+    int rc = spool_is_id(id) ? upload_lock(uploads, id, UPLOAD_WRITE) : upload_unknown();
     if (rc)
         return rc;
     rc = chunk_take_back(uploads, id);
@@ -392,7 +393,7 @@ int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *s
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
     struct upload upload = {.job = NULL};
-    int rc = upload_lock(uploads, id);
+    int rc = upload_lock(uploads, id, UPLOAD_FINISH);
     if (rc)
         return rc;
     rc = chunk_take_back(uploads, id);
@@ -427,7 +428,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
 int upload_remove(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
-    int rc = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
+    int rc = spool_is_id(id) ? upload_lock(uploads, id, UPLOAD_WRITE) : upload_unknown();
     if (rc)
         return rc;
     rc = upload_get(uploads, id, &upload);

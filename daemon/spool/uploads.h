@@ -39,17 +39,27 @@ struct upload_chunk {
     bool dropped;                  /* more bytes than announced: none is kept */
 };
 
+/* Told of each complete upload that has become a job without a request, in the thread that found it. */
+struct uploads_listener {
+    void (*accepted)(void *context, const struct job *job);
+    void *context;
+};
+
 /* `lifetime`: seconds without new bytes after which an upload is removed; at most 600 for an empty one. Fails with
  * ERR_IO, ERR_NO_MEMORY. */
 int uploads_create(struct uploads **out, struct spool *spool, const char *state_dir, int64_t lifetime,
-                   const struct log *log);
+                   struct uploads_listener listener, const struct log *log);
+/* Ends the thread of uploads_watch(): the listener is told of nothing more. */
 void uploads_free(struct uploads *uploads);
 
 /* At a start, after spool_clean: incomplete chunks with a checksum are cut off, complete uploads whose job was not
- * committed become jobs, and the others are counted in the spool. Then a thread starts that removes expired uploads,
- * and retries complete ones that could not become jobs. *queue_limit is read at each attempt. Fails with ERR_IO,
- * ERR_INTERNAL. */
+ * committed become jobs, and the others are counted in the spool. *queue_limit is read at each attempt to make a job.
+ * Fails with ERR_IO. */
 int uploads_recover(struct uploads *uploads, struct store *store, const _Atomic int64_t *queue_limit, int *resumed);
+
+/* Start the thread that removes expired uploads, and retries complete ones that could not become jobs. After
+ * uploads_recover(). Fails with ERR_INTERNAL. */
+int uploads_watch(struct uploads *uploads);
 
 /* Begin an upload of job->bytes that becomes this job; fsynced on return. A client's unfinished uploads count with its
  * waiting jobs. Space for all bytes is reserved until the upload has been idle for a minute (or half of its lifetime,
@@ -77,8 +87,8 @@ int chunk_end(struct upload_chunk *chunk, bool keep);
  * ERR_IO. */
 int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan);
 
-/* Turn a complete upload into a job and remove the upload; *job is filled. Fails as store_submit, and with
- * ERR_UPLOAD_LOCKED; the upload then stays. */
+/* Turn a complete upload into a job and remove the upload; *job is filled. Waits while another thread does so; fails
+ * with ERR_NOT_FOUND if that succeeded. Fails as store_submit, and with ERR_UPLOAD_LOCKED; the upload then stays. */
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job);
 
 /* Remove an upload. Fails with ERR_NOT_FOUND, ERR_UPLOAD_LOCKED. */

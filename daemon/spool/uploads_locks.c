@@ -1,4 +1,4 @@
-/* Who writes to an upload: one request, or the upkeep. */
+/* Who writes to an upload, or turns it into a job: one thread. */
 #include "daemon/spool/uploads_parts.h"
 
 #include <pthread.h>
@@ -19,12 +19,13 @@ static struct upload_writing *writing_find(struct uploads *uploads, const char *
     return NULL;
 }
 
-static int lock_take(struct uploads *uploads, const char *id, bool upkeep)
+int upload_lock(struct uploads *uploads, const char *id, enum upload_use use)
 {
     struct upload_writing *writing;
     int rc = 0;
     pthread_mutex_lock(&uploads->lock);
-    while ((writing = writing_find(uploads, id)) && writing->upkeep)
+    while ((writing = writing_find(uploads, id)) &&
+           (writing->use == UPLOAD_UPKEEP || (writing->use == UPLOAD_FINISH && use == UPLOAD_FINISH)))
         pthread_cond_wait(&uploads->kept, &uploads->lock);
     struct upload_writing *room = writing_find(uploads, "");
     if (writing)
@@ -35,20 +36,10 @@ static int lock_take(struct uploads *uploads, const char *id, bool upkeep)
         rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are being written at the moment. Try again later.", WRITERS);
     else {
         memcpy(room->id, id, JOB_ID);
-        room->upkeep = upkeep;
+        room->use = use;
     }
     pthread_mutex_unlock(&uploads->lock);
     return rc;
-}
-
-int upload_lock(struct uploads *uploads, const char *id)
-{
-    return lock_take(uploads, id, false);
-}
-
-int upload_lock_upkeep(struct uploads *uploads, const char *id)
-{
-    return lock_take(uploads, id, true);
 }
 
 void upload_unlock(struct uploads *uploads, const char *id)

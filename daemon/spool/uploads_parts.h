@@ -10,11 +10,18 @@ enum {
     EMPTY_SECONDS = 600 /* longest lifetime of an upload without a byte */
 };
 
-/* An upload locked by the request that writes to it, or by the upkeep. */
+/* What an upload is locked for. */
+enum upload_use {
+    UPLOAD_WRITE,  /* by a request that writes to it or removes it: others are refused */
+    UPLOAD_FINISH, /* by who turns it into a job: others who want to do that wait; who writes is refused */
+    UPLOAD_UPKEEP  /* by the upkeep, for a few calls to the file system: others wait */
+};
+
+/* An upload that is locked. */
 struct upload_writing {
     char id[JOB_ID]; /* "": none */
-    bool upkeep;     /* for a moment: requests wait */
-    bool lost;       /* for good: it is unknown which of its bytes are on the disk, and it cannot be removed */
+    enum upload_use use;
+    bool lost; /* for good: it is unknown which of its bytes are on the disk, and it cannot be removed */
 };
 
 /* An unfinished upload. */
@@ -30,6 +37,7 @@ struct uploads {
     struct spool *spool;
     struct store *store; /* these two are set by uploads_recover() */
     const _Atomic int64_t *queue_limit;
+    struct uploads_listener listener;
     const struct log *log;
     int folder;
     int64_t lifetime;
@@ -37,7 +45,7 @@ struct uploads {
     pthread_t reaper;
     bool reaps, stopping;
     pthread_mutex_t lock;      /* of `writing`, `stopping`, the files' times and `clock_offset` */
-    pthread_cond_t stop, kept; /* kept: the upkeep has unlocked an upload */
+    pthread_cond_t stop, kept; /* kept: an upload was unlocked */
     struct upload_writing writing[WRITERS];
     pthread_mutex_t open_lock; /* of the rest; never held across disk access */
     struct open_upload *open;  /* unordered */
@@ -96,11 +104,8 @@ bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before);
 
 /* ---- uploads_locks.c ---- */
 
-/* Lock an upload against other writers; waits while the upkeep has locked it. Fails with ERR_UPLOAD_LOCKED,
- * ERR_NOT_FOUND (it is lost). */
-int upload_lock(struct uploads *uploads, const char *id);
-/* The same by the upkeep, which keeps it for a few calls to the file system. */
-int upload_lock_upkeep(struct uploads *uploads, const char *id);
+/* Lock an upload against other threads. Fails with ERR_UPLOAD_LOCKED, ERR_NOT_FOUND (it is lost). */
+int upload_lock(struct uploads *uploads, const char *id, enum upload_use use);
 void upload_unlock(struct uploads *uploads, const char *id);
 /* Let no other request write to an upload of which it is unknown which bytes are on the disk. By the lock's holder. */
 void upload_lock_for_good(struct uploads *uploads, const char *id);

@@ -26,9 +26,11 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
     struct job job = {.state = JOB_QUEUED};
     bool done = upload->offset == upload->length &&
                 upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
-    if (done)
+    if (done) {
         log_line_about(uploads->log, LOG_LEVEL_INFO, &(struct log_about){upload->id, job.client, 0},
                        "accepted, %s, %lld bytes, %s", job.kind, (long long)job.bytes, how);
+        uploads->listener.accepted(uploads->listener.context, &job);
+    }
     job_clear(&job);
     return done;
 }
@@ -37,7 +39,7 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
 static bool expire(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
-    if (upload_lock_upkeep(uploads, id))
+    if (upload_lock(uploads, id, UPLOAD_UPKEEP))
         return false;
     const bool over = upload_get(uploads, id, &upload) == 0 && upload.left < 0;
     if (over) {
@@ -93,7 +95,7 @@ static void idle_lapse(struct uploads *uploads)
     double seconds = (double)uploads->lifetime / 2;
     double before = clock_seconds() - (seconds < RESERVATION_SECONDS ? seconds : RESERVATION_SECONDS);
     while (open_idle_find(uploads, id, before))
-        if (upload_lock_upkeep(uploads, id) == 0) {
+        if (upload_lock(uploads, id, UPLOAD_UPKEEP) == 0) {
             lapse(uploads, id);
             upload_unlock(uploads, id);
         }
@@ -161,10 +163,12 @@ int uploads_recover(struct uploads *uploads, struct store *store, const _Atomic 
     uploads->store = store;
     uploads->queue_limit = queue_limit;
     *resumed = 0;
-    int rc = uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
-    if (!rc) {
-        rc = thread_start(&uploads->reaper, reap, uploads, "removes expired uploads");
-        uploads->reaps = !rc;
-    }
+    return uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
+}
+
+int uploads_watch(struct uploads *uploads)
+{
+    int rc = thread_start(&uploads->reaper, reap, uploads, "removes expired uploads");
+    uploads->reaps = !rc;
     return rc;
 }

@@ -268,6 +268,47 @@ def completed_by_the_search():
         assert os.path.exists(hold + ".whole.there"), "the request made the job"
         os.unlink(hold + ".whole")
         same(answer.result().expect(204).headers["x-job-id"], where.rsplit("/", 1)[1], "job")
+        counted(daemon, len(body))
+
+
+def counted(daemon, length):
+    """Assert that one job was counted, with an upload of this length."""
+    def counts():
+        metrics = daemon.metrics()
+        return (metrics['mrirecond_jobs_submitted_total{kind="recon"}'],
+                sum(value for name, value in metrics.items() if name.startswith("mrirecond_ingest_bytes_total")))
+    wait_until(lambda: counts() == (1, length), "the job to be counted once")
+
+
+@test("the last chunk is answered with its job also if the search for complete uploads is just making it")
+def being_completed_by_the_search():
+    with late() as (daemon, hold), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = scan(daemon)
+        where = lasting(daemon, create(daemon, body))
+        for name in (".whole", ".link"):
+            open(hold + name, "w").close()
+        answer = pool.submit(append, daemon, where, 0, body)
+        wait_until(lambda: os.path.exists(hold + ".link.there"), "the search to make a job of the upload")
+        assert os.path.exists(hold + ".whole.there"), "the request makes the job"
+        os.unlink(hold + ".whole")
+        concurrent.futures.wait([answer], 0.5)  # it was refused by now; how long it waits is not tested
+        os.unlink(hold + ".link")
+        same(answer.result().expect(204).headers["x-job-id"], where.rsplit("/", 1)[1], "job")
+        counted(daemon, len(body))
+
+
+@test("a complete upload that becomes a job at a start is counted, too")
+def counted_at_a_start():
+    with late() as (daemon, hold):
+        body = scan(daemon)
+        where = lasting(daemon, create(daemon, body))
+        append(daemon, where, 0, body[:-1]).expect(204)
+        daemon.kill()
+        with open(os.path.join(daemon.state, where.removeprefix("/v1/")), "ab") as file:
+            file.write(body[-1:])
+        daemon.restart()
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+        counted(daemon, len(body))
 
 
 def begin(daemon, length, client):

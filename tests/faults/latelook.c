@@ -5,7 +5,8 @@
  * stops a thread that has read a page of jobs, before it asks for their progress, and LATELOOK_HOLD.wait an MRD session
  * that begins to wait for its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
  * resumable upload, and LATELOOK_HOLD.left one that has read its time left; LATELOOK_HOLD.whole stops a request that
- * has synced a chunk and released the upload.
+ * has synced a chunk and released the upload, and LATELOOK_HOLD.link who is about to put a complete upload into the
+ * spool.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -110,6 +111,14 @@ int openat(int folder, const char *path, int flags, ...)
             stop_now(".left");
     }
     return next(folder, path, flags, mode);
+}
+
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
+{
+    int (*next)(int, const char *, int, const char *, int) =
+        (int (*)(int, const char *, int, const char *, int))dlsym(RTLD_NEXT, "linkat");
+    stop_now(".link");
+    return next(from_folder, from, to_folder, to, flags);
 }
 
 int fdatasync(int fd)

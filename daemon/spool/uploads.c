@@ -114,12 +114,19 @@ static int64_t lifetime_of(const struct uploads *uploads, int64_t bytes)
     return 1000 * (bytes == 0 && uploads->lifetime > EMPTY_SECONDS ? EMPTY_SECONDS : uploads->lifetime);
 }
 
-/* stat() of an upload's bytes, and ms until it is removed. */
-static int upload_look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
+/* How many bytes of an upload have arrived (-1: its files are inconsistent), and ms until it is removed. Under one
+ * lock, so that no chunk with a checksum begins in between: its bytes do not count before it has ended. Such a chunk
+ * that the disk refused to remove has its ID.chunk until after its bytes are gone, so that is read first. */
+static int upload_look(struct uploads *uploads, const char *id, int64_t *arrived, int64_t *left)
 {
+    struct stat there;
+    int64_t chunk = CHUNK_NONE;
     pthread_mutex_lock(&uploads->lock);
-    int rc = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
-    *left = rc < 0 ? 0 : time_of(there) + lifetime_of(uploads, there->st_size) - time_now(uploads);
+    if (!upload_is_checked(uploads, id, &chunk))
+        chunk = upload_chunk_read(uploads->folder, id);
+    int rc = fstatat(uploads->folder, id, &there, AT_SYMLINK_NOFOLLOW);
+    *arrived = rc < 0 ? 0 : upload_arrived(chunk, there.st_size);
+    *left = rc < 0 ? 0 : time_of(&there) + lifetime_of(uploads, there.st_size) - time_now(uploads);
     pthread_mutex_unlock(&uploads->lock);
     return rc;
 }
@@ -178,17 +185,14 @@ static int small_write(struct uploads *uploads, const char *name, const char *te
 
 int upload_get(struct uploads *uploads, const char *id, struct upload *out)
 {
-    char name[UPLOAD_NAME];
-    struct stat there;
-    int64_t left;
+    int64_t arrived, left;
     if (upload_is_lost(uploads, id))
         return upload_lost(ERR_NOT_FOUND);
     json_t *note = upload_note_read(uploads->folder, id);
-    if (!note || upload_look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
+    if (!note || upload_look(uploads, id, &arrived, &left) < 0) {
         json_decref(note);
         return upload_unknown();
     }
-    int64_t arrived = upload_arrived(uploads->folder, id, there.st_size);
     if (arrived < 0) {
         json_decref(note);
         return unfit();
@@ -297,6 +301,8 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
         open_touch(uploads, id, upload.offset);
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
+    if (!rc && checked)
+        upload_check_begin(uploads, id, offset);
     if (!rc && checked)
         rc = small_write(uploads, upload_file(name, id, ".chunk"), text);
     if (rc) {

@@ -76,18 +76,22 @@ int upload_job(const struct upload *upload, struct job *job)
     return 0;
 }
 
-int64_t upload_arrived(int folder, const char *id, int64_t size)
+int64_t upload_chunk_read(int folder, const char *id)
 {
     char name[UPLOAD_NAME], text[24] = "", *end = text;
     int fd = openat(folder, upload_file(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
-    /* Missing, or empty because its writing was interrupted: nothing of the chunk had arrived. */
     if (length == 0)
-        return size;
+        return CHUNK_NONE;
     int64_t offset = strtoll(text, &end, 10);
-    return length > 0 && !*end && offset >= 0 && offset <= size ? offset : -1;
+    return length > 0 && !*end && offset >= 0 ? offset : CHUNK_MALFORMED;
+}
+
+int64_t upload_arrived(int64_t chunk, int64_t size)
+{
+    return chunk == CHUNK_NONE ? size : chunk <= size ? chunk : CHUNK_MALFORMED;
 }
 
 enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
@@ -104,7 +108,7 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
     bool says = note && upload_job(&upload, &job) == 0;
     job_clear(&job);
     json_decref(note);
-    *arrived = there ? upload_arrived(folder, id, bytes.st_size) : -1;
+    *arrived = there ? upload_arrived(upload_chunk_read(folder, id), bytes.st_size) : CHUNK_MALFORMED;
     if (!says) /* incomplete: the start of the upload was interrupted */
         return there && bytes.st_size > 0 ? UPLOAD_BAD_NOTE : UPLOAD_LEFTOVER;
     if (!there)

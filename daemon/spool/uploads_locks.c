@@ -53,6 +53,25 @@ void upload_unlock(struct uploads *uploads, const char *id)
     pthread_mutex_unlock(&uploads->lock);
 }
 
+void upload_check_begin(struct uploads *uploads, const char *id, int64_t begin)
+{
+    pthread_mutex_lock(&uploads->lock);
+    struct upload_writing *writing = writing_find(uploads, id);
+    if (writing) {
+        writing->checked = true;
+        writing->begin = begin;
+    }
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+bool upload_is_checked(struct uploads *uploads, const char *id, int64_t *begin)
+{
+    const struct upload_writing *writing = writing_find(uploads, id);
+    if (writing && writing->checked)
+        *begin = writing->begin;
+    return writing && writing->checked;
+}
+
 void upload_lock_for_good(struct uploads *uploads, const char *id)
 {
     pthread_mutex_lock(&uploads->lock);

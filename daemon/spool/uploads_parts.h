@@ -21,7 +21,9 @@ enum upload_use {
 struct upload_writing {
     char id[JOB_ID]; /* "": none */
     enum upload_use use;
-    bool lost; /* for good: it is unknown which of its bytes are on the disk, and it cannot be removed */
+    bool checked;  /* a chunk with a checksum arrives: .. */
+    int64_t begin; /* .. what has arrived without it */
+    bool lost;     /* for good: it is unknown which of its bytes are on the disk, and it cannot be removed */
 };
 
 /* An unfinished upload. */
@@ -63,9 +65,15 @@ json_t *upload_note_read(int folder, const char *id);
 json_t *upload_note_pack(const struct job *job, const char *metadata);
 /* The future job of an upload. Fails with ERR_IO if the note is incomplete. */
 int upload_job(const struct upload *upload, struct job *job);
-/* How many of an upload's `size` bytes have arrived, without an unverified chunk. -1: the note ID.chunk is
- * impossible. */
-int64_t upload_arrived(int folder, const char *id, int64_t size);
+/* The offset in ID.chunk, or: */
+enum {
+    CHUNK_MALFORMED = -1,
+    CHUNK_NONE = -2 /* no such file, or an empty one, whose writing was interrupted: nothing of a chunk had arrived */
+};
+int64_t upload_chunk_read(int folder, const char *id);
+/* How many of an upload's `size` bytes have arrived, without an unverified chunk that began at `chunk`.
+ * CHUNK_MALFORMED: that is impossible. */
+int64_t upload_arrived(int64_t chunk, int64_t size);
 /* Faults of an upload. */
 enum upload_fault {
     UPLOAD_SOUND,
@@ -107,6 +115,11 @@ bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before);
 /* Lock an upload against other threads. Fails with ERR_UPLOAD_LOCKED, ERR_NOT_FOUND (it is lost). */
 int upload_lock(struct uploads *uploads, const char *id, enum upload_use use);
 void upload_unlock(struct uploads *uploads, const char *id);
+/* A chunk with a checksum begins: until the unlock, only the `begin` bytes before it have arrived. By the lock's
+ * holder. */
+void upload_check_begin(struct uploads *uploads, const char *id, int64_t begin);
+/* Whether such a chunk arrives; *begin is set. By the holder of uploads->lock. */
+bool upload_is_checked(struct uploads *uploads, const char *id, int64_t *begin);
 /* Let no other request write to an upload of which it is unknown which bytes are on the disk. By the lock's holder. */
 void upload_lock_for_good(struct uploads *uploads, const char *id);
 bool upload_is_lost(struct uploads *uploads, const char *id);

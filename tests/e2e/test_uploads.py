@@ -297,6 +297,30 @@ def being_completed_by_the_search():
         counted(daemon, len(body))
 
 
+@test("a HEAD while a chunk with a wrong checksum is being dropped tells of none of its bytes")
+def head_of_a_dropped_chunk():
+    with late() as (daemon, hold), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = scan(daemon)
+        where = lasting(daemon, create(daemon, body))
+        append(daemon, where, 0, body[:1000]).expect(204)
+        lasting(daemon, where)
+        head = "".join(f"{name}: {value}\r\n" for name, value in {
+            **TUS, **BYTES, "Upload-Offset": 1000, "Content-Length": 1000, **checksum("sha1", b"")}.items())
+        with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+            connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[1000:1900])
+            wait_until(lambda: daemon.files()[where.removeprefix("/v1/")] == 1900, "bytes of the chunk")
+            open(hold + ".first", "w").close()  # a request looks whether the upload is its client's, and again
+            offset = pool.submit(offset_of, daemon, where)
+            wait_until(lambda: os.path.exists(hold + ".first.there") or offset.done(), "the HEAD to look")
+            open(hold + ".chunk", "w").close()
+            os.unlink(hold + ".first")
+            wait_until(lambda: os.path.exists(hold + ".chunk.there") or offset.done(), "the HEAD to look again")
+            connection.sendall(body[1900:2000])
+            assert b" 460 " in connection.recv(200), "a wrong checksum was accepted"
+            os.unlink(hold + ".chunk")
+        same((offset.result(), offset_of(daemon, where)), (1000, 1000), "offset meanwhile, and then")
+
+
 @test("a complete upload that becomes a job at a start is counted, too")
 def counted_at_a_start():
     with late() as (daemon, hold):

@@ -6,7 +6,8 @@
  * that begins to wait for its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
  * resumable upload, and LATELOOK_HOLD.left one that has read its time left; LATELOOK_HOLD.whole stops a request that
  * has synced a chunk and released the upload, and LATELOOK_HOLD.link who is about to put a complete upload into the
- * spool.
+ * spool. LATELOOK_HOLD.chunk and then LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read where
+ * a chunk with a checksum began.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -104,11 +105,14 @@ int openat(int folder, const char *path, int flags, ...)
     const unsigned mode = flags & O_CREAT ? va_arg(more, unsigned) : 0;
     va_end(more);
     looked = 0;
-    if (ending && (flags & O_ACCMODE) == O_RDONLY && !is_of_http()) {
+    if (ending && (flags & O_ACCMODE) == O_RDONLY && is_of_http()) {
+        if (strcmp(ending, ".chunk") == 0)
+            stop_now(".chunk"), stop_now(".first");
+    } else if (ending && (flags & O_ACCMODE) == O_RDONLY) {
         if (strcmp(ending, ".json") == 0)
             stop_now(".note");
-        else if (strcmp(ending, ".chunk") == 0)
-            stop_now(".left");
+        else if (strcmp(ending, ".chunk") == 0) /* under a lock; then it looks at the time left */
+            stop_soon(".left", 1);
     }
     return next(folder, path, flags, mode);
 }

@@ -141,19 +141,33 @@ static int move(struct running *r, const struct nbody_poll *poll)
     return rc;
 }
 
+/* The length of a vector whose square may overflow or underflow. */
+static double length(const double v[3])
+{
+    const double square = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+    return square > 1e-200 && square < 1e200 ? sqrt(square) : hypot(hypot(v[0], v[1]), v[2]);
+}
+
+/* A change of a conserved quantity; a report has no numbers that are not finite. */
+static void drift_tell(struct running *r, const char *name, double drift)
+{
+    kind_job_number(&r->job, name, drift);
+    if (!isfinite(drift))
+        kind_job_warn(&r->job,
+                      "The report has no `%s`, which overflows double precision: masses, velocities or `g` "
+                      "are too large, or what it is relative to is too small.",
+                      name);
+}
+
 static void conserve(struct running *r)
 {
     const struct nbody_outcome *o = r->outcome;
     const struct nbody_record *first = &o->records[0], *last = &o->records[o->record_count - 1];
-    double weight = 0;
-    for (size_t i = 0; i < o->bodies.count; i++) {
-        const double *v = o->bodies.velocity[i];
-        weight += o->bodies.mass[i] * sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
-    }
-    double drift[3], momentum;
+    double weight = 0, half[3]; /* halves: the difference of two finite numbers may overflow */
+    for (size_t i = 0; i < o->bodies.count; i++)
+        weight += o->bodies.mass[i] * length(o->bodies.velocity[i]);
     for (int d = 0; d < 3; d++)
-        drift[d] = last->momentum[d] - first->momentum[d];
-    momentum = sqrt(drift[0] * drift[0] + drift[1] * drift[1] + drift[2] * drift[2]);
+        half[d] = 0.5 * last->momentum[d] - 0.5 * first->momentum[d];
     kind_job_number(&r->job, "energy", last->energy);
     if (!isfinite(last->energy))
         kind_job_warn(&r->job, "The energy is not a finite number in double precision, so the report has none: masses, "
@@ -161,9 +175,9 @@ static void conserve(struct running *r)
     if (o->record_count < 2)
         return;
     kind_job_number(&r->job, "time", o->time);
-    kind_job_number(&r->job, "energy_drift",
-                    first->energy != 0 ? (last->energy - first->energy) / fabs(first->energy) : 0);
-    kind_job_number(&r->job, "momentum_drift", weight > 0 ? momentum / weight : 0);
+    drift_tell(r, "energy_drift",
+               first->energy != 0 ? (0.5 * last->energy - 0.5 * first->energy) / (0.5 * fabs(first->energy)) : 0);
+    drift_tell(r, "momentum_drift", weight > 0 ? length(half) / (0.5 * weight) : 0);
 }
 
 /* A result and its files, for kind_job_promise(). */

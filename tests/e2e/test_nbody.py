@@ -252,6 +252,13 @@ def bad():
     assert "Parameter reach" in far["detail"], far
     report = run(npz(position, mass=mass * 0 + 1e160), "&softening=0.1")["report"]
     assert "energy" not in report and "energy is not a finite" in report["warnings"][-1], report
+    # Squares of such velocities overflow, their sums do not; those of the largest do.
+    box = "&softening=0.1&boundary=periodic&box=2&steps=1&dt=1e-30"
+    report = run(npz(position, velocity * 0 + 1e160, mass), box)["report"]
+    assert report["momentum_drift"] == 0 and "energy_drift" not in report, report
+    assert "no `energy_drift`" in report["warnings"][-1], report
+    report = run(npz(position, velocity * 0 + 1e308, mass * 0 + 1), box)["report"]
+    assert "momentum_drift" not in report and "no `momentum_drift`" in report["warnings"][-1], report
     heavy = daemon().fails(npz(position, mass=mass * 0 + 1e308), "kind=nbody", "malformed-file")
     assert "overflows" in heavy["detail"], heavy
     unplaced = daemon().fails(npz(position, box=np.array([[np.nan, 0, 0], [1, 1, 1]])), "kind=nbody", "malformed-file")

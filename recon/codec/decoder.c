@@ -257,8 +257,9 @@ static int patience_check(const struct decoder_upload *upload, double left)
 static bool may_report(int code)
 {
     static const int codes[] = {
-        ERR_INTERNAL,  ERR_NO_MEMORY,    ERR_IO,    ERR_BAD_PARAMETER,  ERR_UNKNOWN_FORMAT, ERR_MALFORMED_FILE,
-        ERR_TRUNCATED, ERR_HOSTILE_FILE, ERR_LIMIT, ERR_HEADER_INVALID, ERR_NO_IMAGE_DATA,  ERR_ENCODING_INVALID,
+        ERR_INTERNAL,       ERR_NO_MEMORY,    ERR_IO,    ERR_BAD_PARAMETER,  ERR_UNKNOWN_FORMAT, ERR_MALFORMED_FILE,
+        ERR_TRUNCATED,      ERR_HOSTILE_FILE, ERR_LIMIT, ERR_HEADER_INVALID, ERR_NO_IMAGE_DATA,  ERR_ENCODING_INVALID,
+        ERR_DATA_NONFINITE,
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (codes[i] == code)

@@ -41,6 +41,8 @@ void particles_builder_free(struct particles_builder *b);
 /* Check that all needed columns are present. Fails with ERR_MALFORMED_FILE; `advice`: a sentence on how the format
  * provides the missing ones. */
 int particles_needed(const struct particles_wanted *wanted, unsigned columns, const char *advice);
+/* Whether the kind reads this column: it is needed, or stands in tables without names. */
+bool particles_are_read(const struct particles_wanted *wanted, enum particle_column column);
 
 /* Check a row: numbers are finite, radii not negative. Fails with ERR_MALFORMED_FILE; `where`: "Line 7", "Point 7". */
 int particles_row_check(const struct particle *row, unsigned columns, const char *where, uint64_t number);

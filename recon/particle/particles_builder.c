@@ -150,6 +150,14 @@ int particles_needed(const struct particles_wanted *wanted, unsigned there, cons
                    columns[__builtin_ctz(missing)].name, advice);
 }
 
+bool particles_are_read(const struct particles_wanted *wanted, enum particle_column column)
+{
+    bool ordered = false;
+    for (int i = 0; i < PARTICLES_ORDER && wanted->order[i]; i++)
+        ordered = ordered || wanted->order[i] == column;
+    return ordered || wanted->needed >> column & 1;
+}
+
 int particles_row_check(const struct particle *row, unsigned wanted, const char *where, uint64_t number)
 {
     const double value[] = {row->position[0], row->position[1], row->position[2], row->velocity[0], row->velocity[1],

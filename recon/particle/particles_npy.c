@@ -157,7 +157,8 @@ static int array_take(struct archive *a, int member, size_t length, uint64_t *mo
 }
 
 /* The meaning of a member, from its name; members with other names are ignored. */
-static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *ignored)
+static int member_take(struct archive *a, const struct particles_wanted *wanted, int member, uint64_t *most,
+                       uint64_t *ignored)
 {
     const char *name = a->zip.member[member].name;
     const size_t length = strlen(name);
@@ -168,7 +169,7 @@ static int member_take(struct archive *a, int member, uint64_t *most, uint64_t *
         column = particles_column_find(name, length - 4, &axis);
     }
     const bool vector = column == PARTICLE_POSITION || column == PARTICLE_VELOCITY;
-    if (column == PARTICLE_VELOCITY && axis >= 0)
+    if (column == PARTICLE_VELOCITY && axis >= 0 && particles_are_read(wanted, PARTICLE_VELOCITY))
         return err_set(ERR_MALFORMED_FILE,
                        "The archive has an array %s; it takes velocities as one array, velocity, [points][3].", name);
     if (column < 0 || (vector && axis >= 0)) {
@@ -243,7 +244,7 @@ int particles_npz_decode(int memory, uint64_t most_bytes, const void *file, size
     unsigned there = 0;
     int rc = a ? zip_open(&a->zip, file, bytes) : err_no_memory("reading the file");
     for (int i = 0; rc == 0 && i < a->zip.members; i++)
-        rc = member_take(a, i, &most, &b.header.ignored);
+        rc = member_take(a, wanted, i, &most, &b.header.ignored);
     if (rc == 0)
         rc = shapes_check(a, &shape);
     for (int s = 0; rc == 0 && s < a->sources; s++)

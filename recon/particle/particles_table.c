@@ -44,8 +44,17 @@ static int columns_ordered(struct text_table *t, const struct particles_wanted *
     return 0;
 }
 
-/* Columns that are there, and of positions and velocities the axes. */
-static unsigned columns_there(struct text_table *t, int *axes, int *velocities)
+/* Which axes of a vector are there, as bits. */
+static int axes_there(const struct text_table *t, enum particle_column column)
+{
+    int axes = 0;
+    for (int i = 0; i < t->columns; i++)
+        if (t->column[i] == (int)column)
+            axes |= 1 << t->axis[i];
+    return axes;
+}
+
+static unsigned columns_there(struct text_table *t)
 {
     unsigned there = 0;
     for (int i = 0; i < t->columns; i++) {
@@ -53,18 +62,24 @@ static unsigned columns_there(struct text_table *t, int *axes, int *velocities)
             there |= 1U << PARTICLE_ELEMENT;
         else if (t->column[i] != IGNORED)
             there |= 1U << t->column[i];
-        if (t->column[i] == PARTICLE_POSITION)
-            *axes |= 1 << t->axis[i];
-        if (t->column[i] == PARTICLE_VELOCITY)
-            *velocities |= 1 << t->axis[i];
         t->builder.header.ignored += t->column[i] == IGNORED;
     }
     return there;
 }
 
-/* A header line that names some of vx, vy, vz: the others would be taken for 0. */
-static int velocities_partial(const struct text_table *t, int velocities)
+/* A header line may name only some of vx, vy, vz, of which the others would be taken for 0: a kind that reads
+ * velocities refuses that, others ignore the columns. */
+static int velocities_check(struct text_table *t, const struct particles_wanted *wanted)
 {
+    const int velocities = axes_there(t, PARTICLE_VELOCITY);
+    if (velocities == 0 || velocities == 7)
+        return 0;
+    if (!particles_are_read(wanted, PARTICLE_VELOCITY)) {
+        for (int i = 0; i < t->columns; i++)
+            if (t->column[i] == PARTICLE_VELOCITY)
+                t->column[i] = IGNORED;
+        return 0;
+    }
     static const char *const missing[] = {"",      "vy and vz are", "vx and vz are", "vz is", "vx and vy are",
                                           "vy is", "vx is"};
     return err_set(ERR_MALFORMED_FILE,
@@ -76,15 +91,14 @@ static int velocities_partial(const struct text_table *t, int velocities)
 static int table_begin(struct text_table *t, int memory, uint64_t most_bytes, const void *file, size_t bytes,
                        const struct particles_wanted *wanted)
 {
-    int axes = 0, velocities = 0;
-    const unsigned there = columns_there(t, &axes, &velocities);
-    const uint64_t ignored = t->builder.header.ignored;
-    if (axes != 7)
+    if (axes_there(t, PARTICLE_POSITION) != 7)
         return err_set(ERR_MALFORMED_FILE, "Line %llu names the columns, but x, y and z are not among them.",
                        (unsigned long long)t->text.line);
-    if (velocities != 0 && velocities != 7)
-        return velocities_partial(t, velocities);
-    int rc = particles_needed(wanted, there,
+    int rc = velocities_check(t, wanted);
+    const unsigned there = columns_there(t);
+    const uint64_t ignored = t->builder.header.ignored;
+    if (rc == 0)
+        rc = particles_needed(wanted, there,
                               "Add it as a column after x, y, z, or name the columns in a header line (x,y,z,charge).");
     if (rc == 0)
         rc = particles_builder_begin(&t->builder, memory, most_bytes, there, text_lines(file, bytes));

@@ -305,14 +305,23 @@ bool scan_array_whole(const struct scan_array *array, const uint64_t *at, uint64
     return array->number == SCAN_ARRAY_UNSIGNED || *value <= INT64_MAX;
 }
 
-void scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to)
+int scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to)
 {
     size_t step;
     const uint8_t *from = item_at(array, at, axis, &step);
     if (!array->swapped && array->real_size == sizeof(float) && step == sizeof *to) {
         memcpy(to, from, count * sizeof *to);
-        return;
+        return 0;
     }
-    for (uint64_t i = 0; i < count; i++, from += step)
-        to[i] = (struct c32){(float)real_read(array, from), (float)real_read(array, from + array->real_size)};
+    bool fits = true;
+    for (uint64_t i = 0; i < count; i++, from += step) {
+        const double re = real_read(array, from), im = real_read(array, from + array->real_size);
+        to[i] = (struct c32){(float)re, (float)im};
+        fits = fits && isinf(to[i].re) == isinf(re) && isinf(to[i].im) == isinf(im);
+    }
+    return fits ? 0
+                : err_set(ERR_DATA_NONFINITE,
+                          "The array %s has numbers of complex128 that overflow single precision, in which scans are "
+                          "kept: they exceed 3.4e38. Divide it by a constant.",
+                          array->name);
 }

@@ -39,7 +39,8 @@ void scan_array_doubles(const struct scan_array *array, const uint64_t *at, int 
 /* The item with the indices at[], of an array of reals, as a whole number from 0 on, without rounding; false: it is
  * none. */
 bool scan_array_whole(const struct scan_array *array, const uint64_t *at, uint64_t *value);
-void scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to);
+/* Fails with ERR_DATA_NONFINITE: a finite number of complex128 overflows single precision. */
+int scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to);
 
 /* "2 x 64 x 128", for sentences. */
 const char *scan_array_shape(const struct scan_array *array, char text[176]);

@@ -284,7 +284,7 @@ static void trajectory_gather(const struct layout *l, const struct readout_place
         scan_array_reals(&a->weights, at, l->between, place->samples, to + l->dims, (size_t)l->columns);
 }
 
-static void data_gather(const struct layout *l, const struct readout_place *place, struct c32 *to)
+static int data_gather(const struct layout *l, const struct readout_place *place, struct c32 *to)
 {
     const struct scan_array *from = place->noise ? &l->arrays->noise : &l->arrays->kspace;
     uint64_t at[SCAN_ARRAY_AXES] = {0};
@@ -297,8 +297,11 @@ static void data_gather(const struct layout *l, const struct readout_place *plac
     for (uint64_t c = 0; c < l->coils; c++, to += place->samples) {
         if (place->noise || l->has_coils)
             at[0] = c;
-        scan_array_complexes(from, at, from->axes - 1, place->samples, to);
+        int rc = scan_array_complexes(from, at, from->axes - 1, place->samples, to);
+        if (rc != 0)
+            return rc;
     }
+    return 0;
 }
 
 /* Collect readouts until the blocks are full, then write them. */
@@ -322,8 +325,9 @@ static int samples_write(struct scan_builder *b, const struct layout *l)
             break;
         if (!place.noise)
             trajectory_gather(l, &place, traj + samples * COLUMNS);
-        data_gather(l, &place, data + used);
-        rc = scan_builder_samples(b, &r, traj + samples * COLUMNS, data + used);
+        rc = data_gather(l, &place, data + used);
+        if (rc == 0)
+            rc = scan_builder_samples(b, &r, traj + samples * COLUMNS, data + used);
         used += place.samples * l->coils;
         samples += place.samples;
     }

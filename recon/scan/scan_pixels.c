@@ -107,8 +107,9 @@ int scan_pixels_write(struct scan_builder *b, const struct scan_pixels *p)
     int rc = row && reals ? 0 : err_no_memory("reading coil maps and a field map");
     for (uint64_t r = 0; r < rows[0] && rc == 0; r++) {
         row_place(&p->maps, r, at);
-        scan_array_complexes(&p->maps, at, p->maps.axes - 1, wide, row);
-        rc = scan_builder_maps(b, r * wide, row, wide);
+        rc = scan_array_complexes(&p->maps, at, p->maps.axes - 1, wide, row);
+        if (rc == 0)
+            rc = scan_builder_maps(b, r * wide, row, wide);
     }
     memset(at, 0, sizeof at);
     for (uint64_t r = 0; r < rows[1] && rc == 0; r++) {

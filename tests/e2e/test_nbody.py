@@ -248,6 +248,13 @@ def bad():
     assert "Masses" in daemon().fails(hdf5_without_masses(position), "kind=nbody", "malformed-file")["detail"]
     assert ("body 1 " in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])),
                                         "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])
+    parts = io.BytesIO()
+    np.savez(parts, position=position, mass=mass, radius=mass * 0 + 1, vx=velocity[:, 0])
+    apart = daemon().fails(parts.getvalue(), "kind=nbody", "malformed-file")
+    assert "takes velocities as one array" in apart["detail"], apart
+    # A kind that does not read velocities does not mind.
+    same(daemon().finish(daemon().submit(parts.getvalue(), "kind=blob").expect(202).json()["id"])["state"], "succeeded",
+         "state of a job of kind blob")
     far = daemon().fails(body, "kind=nbody&forces=short&law=cut&reach=1e30&box=1", "bad-parameter")
     assert "Parameter reach" in far["detail"], far
     report = run(npz(position, mass=mass * 0 + 1e160), "&softening=0.1")["report"]

@@ -251,11 +251,15 @@ static void test_parts_of_velocities(void **state)
     particles_close(&p);
     refused_as(particles_xyz_decode, "1 2 3 4\n", &moving, ERR_MALFORMED_FILE, sentence);
     refused_as(particles_csv_decode, "1,2,3,4\n", &moving, ERR_MALFORMED_FILE, sentence);
-    refused(
-        particles_csv_decode, "x,y,z,vx\n1,2,3,4\n",
+    refused_as(
+        particles_csv_decode, "x,y,z,vx\n1,2,3,4\n", &moving, ERR_MALFORMED_FILE,
         "Line 1 names columns of velocities, but vy and vz are not among them. Name all of vx, vy and vz, or none.");
-    refused(particles_csv_decode, "x,y,z,vz,vx\n1,2,3,4,5\n",
-            "Line 1 names columns of velocities, but vy is not among them. Name all of vx, vy and vz, or none.");
+    refused_as(particles_csv_decode, "x,y,z,vz,vx\n1,2,3,4,5\n", &moving, ERR_MALFORMED_FILE,
+               "Line 1 names columns of velocities, but vy is not among them. Name all of vx, vy and vz, or none.");
+    /* Kinds that do not read velocities do not mind. */
+    p = read_text(particles_csv_decode, "x,y,z,vx,q\n1,2,3,4,5\n");
+    assert_true(!p.velocity && p.charge[0] == 5 && p.header->ignored == 1);
+    particles_close(&p);
 }
 
 /* IDs beyond 2^53 are not rounded. */

@@ -36,13 +36,6 @@ bool job_progress_known(struct service *service, const struct job *job, struct j
     return has_worker || job->state != JOB_RUNNING;
 }
 
-struct job_progress job_progress_find(struct service *service, const struct job *job)
-{
-    struct job_progress progress;
-    job_progress_known(service, job, &progress);
-    return progress;
-}
-
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress)
 {
     const struct kind *kind = kind_find(job->kind);

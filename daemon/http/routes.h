@@ -86,7 +86,6 @@ json_t *job_document(struct service *service, const struct job *job);
 json_t *job_document_fields(struct service *service, const struct job *job, unsigned fields);
 /* The progress of a job; false: it was running when it was read, but no worker has it now. */
 bool job_progress_known(struct service *service, const struct job *job, struct job_progress *out);
-struct job_progress job_progress_find(struct service *service, const struct job *job);
 /* The same as the members `progress` and `step` of its document; a new reference. */
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
 

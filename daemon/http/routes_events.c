@@ -51,10 +51,13 @@ static bool job_stream_look(struct stream *stream, double *next)
     struct job job;
     if (job_look_up(stream->service, of->id, &job) != 0)
         return false;
-    struct job_progress progress = job_progress_find(stream->service, &job);
+    struct job_progress progress;
+    const bool known = job_progress_known(stream->service, &job, &progress);
     long long id = event_id(&job, progress.told);
     bool running = job.state == JOB_RUNNING, final = job_state_is_final(job.state), good = true;
-    if (id / STATE_IDS != of->told / STATE_IDS || (final && id > of->told)) {
+    /* Progress that goes back is that of another try, after the job was put back. */
+    const bool again = running && known && id < of->told;
+    if (id / STATE_IDS != of->told / STATE_IDS || (final && id > of->told) || again) {
         stream->ended = final;
         good = say_event(of, "state", id, job_document(stream->service, &job));
     } else if (id > of->told && running) {

@@ -167,13 +167,20 @@ def put_back_is_an_event():
         with daemon.paused():
             identity = daemon.submit(BODY).expect(202).json()["id"]
             stream = streams.Stream(daemon, f"/v1/jobs/{identity}/events")
-            states = (data["state"] for name, _, data in stream.events() if name == "state")
-            while next(states) != "running":
+            states = ((data["state"], int(number)) for name, number, data in stream.events() if name == "state")
+            while (told := next(states))[0] != "running":
                 pass
             daemon.arm("fsync", lasts=True)
-        same(next(states), "queued", "state when it was put back")
-        daemon.fault.release()
-        same(list(states)[-1:], ["succeeded"], "the last state, once the disk is well")
+        same(next(states)[0], "queued", "state when it was put back")
+        with daemon.paused():
+            daemon.fault.release()
+            wait_until(lambda: daemon.job(identity)["state"] == "running", "its second try")
+            last = told[1] // 10**9 * 10**9 + 10**9 - 1  # the id of all progress of the first
+            late = streams.Stream(daemon, f"/v1/jobs/{identity}/events", last)
+            name, _, data = next(late.events())
+            same((name, data["state"]), ("state", "running"), "what a client is told that has seen the first try")
+            late.close()
+        same(list(states)[-1][0], "succeeded", "the last state, once the disk is well")
         stream.close()
 
 

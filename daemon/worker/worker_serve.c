@@ -106,15 +106,17 @@ static void fds_close(const int *fds, int count)
         close(fds[i]);
 }
 
-/* Takes `fds`, and a reference of `message`. */
-static void job_receive(struct worker_process *w, json_t *message, const int *fds, int fd_count)
+/* Takes `fds`, and, if no other job runs, *message (then NULL): the main thread frees it while this one goes on. */
+static void job_receive(struct worker_process *w, json_t **message, const int *fds, int fd_count)
 {
-    const char *id = text_of(message, "id");
+    char id[sizeof w->order.id];
+    snprintf(id, sizeof id, "%s", text_of(*message, "id"));
     pthread_mutex_lock(&w->lock);
     bool taken = fd_count > 1 && *id && !*w->order.id;
     if (taken) {
-        w->order = (struct order){.message = json_incref(message), .fd_count = fd_count, .received = clock_seconds()};
-        snprintf(w->order.id, sizeof w->order.id, "%s", id);
+        w->order = (struct order){.message = *message, .fd_count = fd_count, .received = clock_seconds()};
+        *message = NULL;
+        memcpy(w->order.id, id, sizeof id);
         memcpy(w->order.fds, fds, (size_t)fd_count * sizeof *fds);
         w->cancel = false;
         pthread_cond_signal(&w->changed);
@@ -169,7 +171,7 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
     struct expected expected = {.run = kind_run_find(kind),
                                 .values = values,
                                 .arriving = arriving == ARRIVING_STREAM,
-                                .files = json_incref(json_object_get(message, "files")),
+                                .files = json_deep_copy(json_object_get(message, "files")),
                                 .most = most_of(message),
                                 .live = fd_count > 1 ? fds[1] : -1,
                                 .shown = live_of(message)};
@@ -190,7 +192,7 @@ static void *reader(void *context)
             break;
         const char *type = text_of(message, "type");
         if (strcmp(type, "job") == 0) {
-            job_receive(w, message, fds, fd_count);
+            job_receive(w, &message, fds, fd_count);
         } else if (strcmp(type, "prepare") == 0) {
             prepare_receive(w, message, fds, fd_count);
         } else {

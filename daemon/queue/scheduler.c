@@ -92,7 +92,7 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 /* Open the files of the slot's job: the scan, files[0]; a new file for each result name; its checkpoint, if the kind
  * keeps one; and its live file, if a session waits for its images. *shown: bytes of the live file that were reported
  * before; -1: there is none. *count files are open, also after a failure. */
-static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
+static int files_open(struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
                       int files[WIRE_FDS], int *count, int64_t *shown)
 {
     *count = 0;
@@ -102,7 +102,7 @@ static int files_open(const struct scheduler *scheduler, const struct job *job, 
     if (rc)
         return rc;
     *count = 1;
-    rc = spool_results_begin(scheduler->core.spool, job->id, names, &files[1]);
+    rc = ready_files_take(scheduler, job->id, names, &files[1]);
     if (!rc)
         *count += (int)json_array_size(names);
     if (!rc && checkpoint)
@@ -394,6 +394,7 @@ static void *scheduler_run(void *context)
         assign(scheduler);
         prefetch_next(scheduler);
         prefetch_announced(scheduler, WORKER_BUSY);
+        ready_files_tidy(scheduler);
         sleep_until_woken(scheduler);
     }
     pool_close(scheduler->storers);
@@ -417,6 +418,7 @@ static void *scheduler_run(void *context)
             json_decref(assignment->report);
         }
     }
+    ready_files_tidy(scheduler);
     return NULL;
 }
 

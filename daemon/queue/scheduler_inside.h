@@ -54,12 +54,21 @@ struct storing {
     _Atomic enum { STORING_NOT, STORING_BEGUN, STORING_OVER } state;
 };
 
+/* Empty result files of a job that has not begun, made while its scan arrives: on some file systems that takes
+ * milliseconds, which the job would wait for. */
+struct ready_files {
+    char id[JOB_ID]; /* "": none */
+    json_t *names;
+    int files[KIND_MAX_FILES];
+};
+
 /* A worker and its jobs. */
 struct worker_slot {
     struct worker worker;
     struct assignment running; /* the job that it computes */
     struct assignment ending;  /* the job that it completed, until its end is stored: the next one runs meanwhile */
     struct storing storing;    /* of `ending` */
+    struct ready_files ready;  /* of the job that it prefetches */
     char why[WORKER_NOTE];     /* why it failed to start, or backs off */
     /* FAULTS in scheduler.h */
     json_t *died_of; /* ids of the jobs it died of since it last completed one (true for each); NULL: none */
@@ -176,6 +185,11 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
 json_t *prefetch_ids(const struct scheduler *scheduler, bool busy);
 
 void announcement_clear(struct announcement *announcement);
+
+/* Create the files of a job that begins, or take those that are ready; as spool_results_begin(). */
+int ready_files_take(struct scheduler *scheduler, const char *id, const json_t *names, int files[KIND_MAX_FILES]);
+/* Remove those of jobs that are no longer prefetched. */
+void ready_files_tidy(struct scheduler *scheduler);
 
 /* PREFETCH, step 1: a worker in this state gets the announced scan. Idle workers are asked before jobs are claimed,
  * busy ones after; an announcement that no busy worker can take is dropped. */

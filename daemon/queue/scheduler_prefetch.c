@@ -15,6 +15,67 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
+/* ---- files that are ready ---- */
+
+static void ready_files_close(struct ready_files *ready)
+{
+    for (size_t i = 0; i < json_array_size(ready->names); i++)
+        close(ready->files[i]);
+    json_decref(ready->names);
+    *ready = (struct ready_files){.names = NULL};
+}
+
+static void ready_files_drop(const struct scheduler *scheduler, struct ready_files *ready)
+{
+    if (!*ready->id)
+        return;
+    spool_results_remove(scheduler->core.spool, ready->id);
+    ready_files_close(ready);
+}
+
+/* A failure is no harm: the job will report it, if it still fails then. */
+static void ready_files_make(const struct scheduler *scheduler, struct worker_slot *slot, const char *id, json_t *names)
+{
+    struct ready_files *ready = &slot->ready;
+    ready_files_drop(scheduler, ready);
+    if (scheduler->held)
+        return;
+    if (spool_results_begin(scheduler->core.spool, id, names, ready->files) != 0) {
+        spool_results_remove(scheduler->core.spool, id);
+        return;
+    }
+    memcpy(ready->id, id, sizeof ready->id);
+    ready->names = json_incref(names);
+}
+
+int ready_files_take(struct scheduler *scheduler, const char *id, const json_t *names, int files[KIND_MAX_FILES])
+{
+    for (int i = 0; i < scheduler->count; i++) {
+        struct ready_files *ready = &scheduler->slot[i].ready;
+        if (strcmp(ready->id, id) != 0)
+            continue;
+        if (json_equal(ready->names, names)) {
+            memcpy(files, ready->files, sizeof ready->files);
+            json_decref(ready->names);
+            *ready = (struct ready_files){.names = NULL};
+            return 0;
+        }
+        ready_files_close(ready);
+    }
+    return spool_results_begin(scheduler->core.spool, id, names, files);
+}
+
+void ready_files_tidy(struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker_slot *slot = &scheduler->slot[i];
+        if (strcmp(slot->ready.id, slot->worker.prefetched) != 0)
+            ready_files_drop(scheduler, &slot->ready);
+    }
+}
+
+/* ---- hints ---- */
+
 static void prefetch_send(const struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
                           enum wire_arriving arriving, bool of_row)
 {
@@ -25,6 +86,7 @@ static void prefetch_send(const struct scheduler *scheduler, struct worker_slot 
     json_t *files = results_names(job);
     json_t *room = results_room(scheduler, job, &most);
     worker_prepare(&slot->worker, job, files, room, scan, arriving, live, shown);
+    ready_files_make(scheduler, slot, job->id, files);
     json_decref(room);
     json_decref(files);
     if (live >= 0)

@@ -4,7 +4,7 @@
  *   STATE/spool/ID            a complete upload; its row is committed afterwards
  *   STATE/uploads/            resumable uploads, until they are complete: uploads.h
  *   STATE/spool/ID.checkpoint   a started job's checkpoint; removed when the job has ended
- *   STATE/results/ID.tmp/     results that a worker is writing
+ *   STATE/results/ID.tmp/     results that a worker writes, or will write
  *   STATE/results/.ID.NAME    a result file that is being converted to another format
  *   STATE/results/ID/         a finished job's results; immutable, but files in further formats may be added
  *   STATE/clean-stop          while no daemon runs: the last one closed the job store, whose identity this is

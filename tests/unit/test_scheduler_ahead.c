@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* The scheduler's thread pauses before each lock while `slow`, so that its turn has moments that a test can meet. */
@@ -149,6 +150,49 @@ static void an_upload_is_prefetched_before_its_row_is_committed(void **state)
             spool_abort(&file);
             noted(f, "forget", job.id, 1);
         }
+        job_clear(&job);
+    }
+}
+
+/* Open the job's result file in results/ID or results/ID.tmp; -1: there is none. */
+static int result_open(const struct fixture *f, const char *id, const char *ending)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/results/%s%s/image.h5", f->folder, id, ending);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The result files of a prefetched job are made before it begins, and are those that it writes; none is left of a job
+ * that is retracted. */
+static void result_files_are_ready_before_the_job(void **state)
+{
+    struct fixture *f = *state;
+    for (int commits = 0; commits < 2; commits++) {
+        struct spool_file file;
+        struct stat before, after;
+        struct job job;
+        int made, left, scan = arriving(f, &job, &file);
+        scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
+        const double end = clock_seconds() + HANGS_SECONDS;
+        while ((made = result_open(f, job.id, ".tmp")) < 0 && clock_seconds() < end)
+            moment();
+        assert_int_equal(fstat(made, &before), 0);
+        if (commits) {
+            completes(f, &job, &file);
+            left = result_open(f, job.id, "");
+            assert_int_equal(fstat(left, &after), 0);
+            assert_true(after.st_ino == before.st_ino);
+            close(left);
+        } else {
+            scheduler_retract(f->scheduler, job.id);
+            spool_abort(&file);
+        }
+        while ((left = result_open(f, job.id, ".tmp")) >= 0 && clock_seconds() < end) {
+            close(left);
+            moment();
+        }
+        assert_int_equal(left, -1);
+        close(made); /* open until now, so that no other file got its number */
         job_clear(&job);
     }
 }
@@ -388,6 +432,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(the_next_scan_is_prefetched_and_stays_queued),
         WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
+        WITH_SCHEDULER(result_files_are_ready_before_the_job),
         WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
         WITH_SCHEDULER(a_job_that_runs_in_the_store_keeps_the_scheduler_busy),
         WITH_SCHEDULER(a_job_that_has_begun_is_not_prepared_again),

@@ -1,6 +1,7 @@
 /* Pictures as PNG: one filter, and run lengths only, because noise has no longer repeats. This takes a fifth of the
  * time of zlib's usual strategy, for a file 8 % smaller. */
 #include "recon/image/image_leaf.h"
+#include "recon/image/picture_pack.h"
 
 #include "gridding/base/err.h"
 
@@ -46,7 +47,7 @@ static void sink_warning(png_structp png, png_const_charp words)
 /* Rows that are compressed on their own, so that threads can share a picture: with run lengths only, nothing is lost by
  * that but a few bytes a piece. */
 struct piece {
-    size_t first, rows, bytes; /* bytes: of `packed`; 0: it could not be compressed */
+    size_t first, rows, bytes; /* bytes: of `packed` */
     bool last;
     uint8_t *raw, *packed;
     uLong check; /* Adler-32 of `raw` */
@@ -68,7 +69,7 @@ static int pieces_create(struct pieces *p, const struct picture *picture)
     const size_t line = 1 + picture->width * (size_t)picture->channels;
     *p = (struct pieces){.picture = picture, .line = line, .check = adler32(0, NULL, 0)};
     p->rows = line < RAW_BYTES ? RAW_BYTES / line : 1;
-    p->room = compressBound(p->rows * line) + ZLIB_HEAD + ZLIB_CHECK + 64;
+    p->room = ZLIB_HEAD + pack_most(p->rows * line) + ZLIB_CHECK;
     const size_t pieces = (picture->height + p->rows - 1) / p->rows, held = pieces < PIECES_MOST ? pieces : PIECES_MOST;
     p->memory = malloc(held * (p->rows * line + p->room));
     return p->memory ? 0 : err_no_memory("encoding the picture");
@@ -92,19 +93,10 @@ static void piece_pack(const struct pieces *p, struct piece *piece)
     for (size_t y = 0; y < piece->rows; y++)
         row_filter(p->picture, piece->first + y, piece->raw + y * p->line);
     piece->check = adler32(adler32(0, NULL, 0), piece->raw, (uInt)count);
-    piece->bytes = 0;
-    z_stream z = {.next_in = piece->raw, .avail_in = (uInt)count};
-    if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_RLE) != Z_OK)
-        return;
-    z.next_out = piece->packed + ZLIB_HEAD;
-    z.avail_out = (uInt)(p->room - ZLIB_HEAD - ZLIB_CHECK);
-    const int done = deflate(&z, piece->last ? Z_FINISH : Z_SYNC_FLUSH);
-    if (done == (piece->last ? Z_STREAM_END : Z_OK) && z.avail_in == 0 && z.avail_out > 0)
-        piece->bytes = z.total_out;
-    deflateEnd(&z);
+    piece->bytes = pack_bytes(piece->raw, count, piece->last, piece->packed + ZLIB_HEAD);
 }
 
-/* Compress the next pieces. False: there is none, or (p->count < 0) no memory. */
+/* Compress the next pieces. False: there is none. */
 static bool pieces_next(struct pieces *p)
 {
     const size_t height = p->picture->height;
@@ -127,9 +119,6 @@ static bool pieces_next(struct pieces *p)
         for (int i = 0; i < p->count; i++)
             piece_pack(p, &p->piece[i]);
     }
-    for (int i = 0; i < p->count; i++)
-        if (p->piece[i].bytes == 0)
-            p->count = -1;
     return p->count > 0;
 }
 
@@ -171,8 +160,6 @@ static int pieces_write(struct pieces *pieces, int fd)
         while (pieces_next(pieces))
             for (int i = 0; i < pieces->count; i++)
                 piece_put(png, pieces, &pieces->piece[i]);
-        if (pieces->count < 0)
-            sink.rc = err_no_memory("encoding the picture");
         png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
     }
     png_destroy_write_struct(&png, &info);

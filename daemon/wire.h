@@ -32,12 +32,14 @@
  *              the job's checkpoint as an earlier attempt left it. With `live`, a file to which the worker appends each
  *              image of the default result as it is completed, large ones in pieces, as messages of an MRD stream; its
  *              first `live` bytes were reported before (daemon/queue/live.h)
- *     prepare  {id, kind, parameters, files, room, arriving, live?: bytes} + fds [input; the live file]
+ *     prepare  {id, kind, parameters, files, room, arriving, live?: bytes}
+ *              + fds [input; the live file; an empty file for each of `files`, or none]
  *              a hint, not answered: this job may be next. Its input is read while another job runs, or none. A second
  *              hint replaces the first. arriving: "no", or the input is still being written, and complete when the
  *              job begins: "stream", of use as far as it is there, or "file", of use as a whole. A worker without a job
  *              computes what it can within `room` (as in "job"), and keeps it to itself until the job begins, except
- *              for the images of a live file
+ *              for the images of a live file. Results may be written to the files, which come again with the job, or
+ *              others instead of them
  *     forget   {id}
  *              the prepared job will not come
  *     cancel   {id}
@@ -56,7 +58,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 12, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 13, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Whether a prepared input is still being written. */

@@ -92,9 +92,10 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 /* Open the files of the slot's job: the scan, files[0]; a new file for each result name; its checkpoint, if the kind
  * keeps one; and its live file, if a session waits for its images. *shown: bytes of the live file that were reported
  * before; -1: there is none. *count files are open, also after a failure. */
-static int files_open(struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
+static int files_open(struct scheduler *scheduler, struct worker_slot *slot, const json_t *names, bool checkpoint,
                       int files[WIRE_FDS], int *count, int64_t *shown)
 {
+    const struct job *job = &slot->running.job;
     *count = 0;
     if (json_array_size(names) == 0)
         return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%s\".", job->kind);
@@ -102,7 +103,7 @@ static int files_open(struct scheduler *scheduler, const struct job *job, const 
     if (rc)
         return rc;
     *count = 1;
-    rc = ready_files_take(scheduler, job->id, names, &files[1]);
+    rc = ready_files_take(scheduler, slot, job->id, names, &files[1]);
     if (!rc)
         *count += (int)json_array_size(names);
     if (!rc && checkpoint)
@@ -162,7 +163,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
         memcpy(slot->running.ahead, slot->worker.prefetched, sizeof slot->running.ahead);
     prefetch_claimed(scheduler, slot);
     job_begin(scheduler, slot);
-    int rc = files_open(scheduler, job, names, checkpoint, files, &count, &shown);
+    int rc = files_open(scheduler, slot, names, checkpoint, files, &count, &shown);
     if (rc) {
         slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();

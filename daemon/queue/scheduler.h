@@ -14,7 +14,8 @@
  *      (daemon/worker/worker_fetch.h). A worker holds one prefetched scan: a later "prepare" replaces it, and "forget"
  *      drops it when the job was canceled, deleted or claimed for another worker. As long as the worker has no job, it
  *      computes this one, and keeps the results to itself until it is sent (daemon/worker/worker_ahead.h).
- *      The empty files that the job will write are made meanwhile, and removed if the scan is forgotten.
+ *      The files that the job will write are made meanwhile, and given to the worker; they are removed if the scan is
+ *      forgotten, or the job given to another one.
  *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
  *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
  *      scan gets the job.

@@ -186,8 +186,10 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy);
 
 void announcement_clear(struct announcement *announcement);
 
-/* Create the files of a job that begins, or take those that are ready; as spool_results_begin(). */
-int ready_files_take(struct scheduler *scheduler, const char *id, const json_t *names, int files[KIND_MAX_FILES]);
+/* Create the files of a job that begins, or take those that are ready for it on this worker; as spool_results_begin().
+ */
+int ready_files_take(struct scheduler *scheduler, struct worker_slot *slot, const char *id, const json_t *names,
+                     int files[KIND_MAX_FILES]);
 /* Remove those of jobs that are no longer prefetched. */
 void ready_files_tidy(struct scheduler *scheduler);
 

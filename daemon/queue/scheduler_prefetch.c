@@ -48,21 +48,22 @@ static void ready_files_make(const struct scheduler *scheduler, struct worker_sl
     ready->names = json_incref(names);
 }
 
-int ready_files_take(struct scheduler *scheduler, const char *id, const json_t *names, int files[KIND_MAX_FILES])
+int ready_files_take(struct scheduler *scheduler, struct worker_slot *slot, const char *id, const json_t *names,
+                     int files[KIND_MAX_FILES])
 {
-    for (int i = 0; i < scheduler->count; i++) {
-        struct ready_files *ready = &scheduler->slot[i].ready;
-        if (strcmp(ready->id, id) != 0)
-            continue;
-        if (json_equal(ready->names, names)) {
-            memcpy(files, ready->files, sizeof ready->files);
-            json_decref(ready->names);
-            *ready = (struct ready_files){.names = NULL};
-            return 0;
-        }
-        ready_files_close(ready);
+    struct ready_files *ready = &slot->ready;
+    /* Another worker may have written to its own. */
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->slot[i].ready.id, id) == 0 && &scheduler->slot[i] != slot)
+            ready_files_drop(scheduler, &scheduler->slot[i].ready);
+    if (strcmp(ready->id, id) != 0 || !json_equal(ready->names, names)) {
+        ready_files_drop(scheduler, ready);
+        return spool_results_begin(scheduler->core.spool, id, names, files);
     }
-    return spool_results_begin(scheduler->core.spool, id, names, files);
+    memcpy(files, ready->files, sizeof ready->files);
+    json_decref(ready->names);
+    *ready = (struct ready_files){.names = NULL};
+    return 0;
 }
 
 void ready_files_tidy(struct scheduler *scheduler)
@@ -85,8 +86,9 @@ static void prefetch_send(const struct scheduler *scheduler, struct worker_slot 
     const int live = live_file(scheduler->core.live, job->id, &shown);
     json_t *files = results_names(job);
     json_t *room = results_room(scheduler, job, &most);
-    worker_prepare(&slot->worker, job, files, room, scan, arriving, live, shown);
     ready_files_make(scheduler, slot, job->id, files);
+    worker_prepare(&slot->worker, job, files, *slot->ready.id ? slot->ready.files : NULL, room, scan, arriving, live,
+                   shown);
     json_decref(room);
     json_decref(files);
     if (live >= 0)

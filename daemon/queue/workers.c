@@ -116,15 +116,17 @@ int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_c
     return rc;
 }
 
-void worker_prepare(struct worker *worker, const struct job *job, json_t *files, json_t *room, int scan,
-                    enum wire_arriving arriving, int live, int64_t shown)
+void worker_prepare(struct worker *worker, const struct job *job, json_t *names, const int *files, json_t *room,
+                    int scan, enum wire_arriving arriving, int live, int64_t shown)
 {
-    const int descriptors[] = {scan, live};
+    int descriptors[WIRE_FDS] = {scan, live}, count = 1 + (live >= 0);
+    for (size_t i = 0; files && i < json_array_size(names); i++)
+        descriptors[count++] = files[i];
     if (worker_send(worker,
                     json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:s, s:I}", "type", "prepare", "id", job->id, "kind",
-                              job->kind, "parameters", job->parameters, "files", files, "room", room, "arriving",
+                              job->kind, "parameters", job->parameters, "files", names, "room", room, "arriving",
                               wire_arriving_name(arriving), "live", (json_int_t)(live >= 0 ? shown : -1)),
-                    descriptors, 1 + (live >= 0)) == 0) {
+                    descriptors, count) == 0) {
         memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
         worker->prefetched_file = arriving == ARRIVING_FILE;
     }

@@ -49,10 +49,10 @@ int worker_start(struct worker *worker, const struct options *options);
 /* Send a message; `message` is taken. Fails as wire_send. */
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count);
 
-/* PREFETCH: send "prepare" (`files`: the names of the job's files; `room`: for them, as in "job"; `arriving`: whether
- * the scan is still being written), or "forget". Hints: failures are ignored. */
-void worker_prepare(struct worker *worker, const struct job *job, json_t *files, json_t *room, int scan,
-                    enum wire_arriving arriving, int live, int64_t shown);
+/* PREFETCH: send "prepare" (`names`: of the job's files; `files`: these, NULL: they do not exist yet; `room`: for them,
+ * as in "job"; `arriving`: whether the scan is still being written), or "forget". Hints: failures are ignored. */
+void worker_prepare(struct worker *worker, const struct job *job, json_t *names, const int *files, json_t *room,
+                    int scan, enum wire_arriving arriving, int live, int64_t shown);
 void worker_forget(struct worker *worker);
 
 /* Handle "hello". Fails with ERR_BAD_REQUEST (another version of the protocol). */

@@ -56,8 +56,15 @@ int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worke
 
 /* ---- any thread ---- */
 
+static void written_close(struct expected *expected)
+{
+    while (expected->written_count > 0)
+        close(expected->written[--expected->written_count]);
+}
+
 static void expected_clear(struct expected *expected)
 {
+    written_close(expected);
     if (expected->live >= 0)
         close(expected->live);
     json_decref(expected->files);
@@ -228,7 +235,8 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     }
     job->begun = clock_seconds();
     made_files_free(&job->made); /* of an attempt that was interrupted */
-    int rc = made_files_create(&job->made, &files, request.kind, a->now.files);
+    int rc = made_files_create(&job->made, &files, request.kind, a->now.files, a->now.written, a->now.written_count);
+    a->now.written_count = 0;
     request.begun = job->begun;
     request.room.files = files.file;
     request.room.count = files.count;
@@ -289,8 +297,13 @@ const void *ahead_of(struct ahead *a, const char *id, int64_t *shown)
 void ahead_take(struct ahead *a, const char *id, struct ahead_job *out)
 {
     *out = (struct ahead_job){.input = NULL};
+    pthread_mutex_lock(&a->lock);
+    if (strcmp(a->next.id, id) == 0)
+        written_close(&a->next);
+    pthread_mutex_unlock(&a->lock);
     if (!is_now(a, id))
         return;
+    written_close(&a->now);
     *out = a->job;
     a->job = (struct ahead_job){.input = NULL};
     a->over = true;

@@ -1,6 +1,6 @@
 /* worker_ahead.h: computes the prepared job before it begins, while the worker has no other job. If the job's input is
  * still arriving, it computes the complete images; if the input is complete (the daemon commits the job's row), it
- * computes the whole job and writes its results into memory.
+ * computes the whole job and writes its results into their files, or into memory if it has none yet.
  *
  * The thread that receives messages announces the prepared job and interrupts the computation; the thread that owns the
  * device computes, between jobs. One job at a time: the last one announced. The results are the same with and without
@@ -32,11 +32,13 @@ struct expected {
     char id[128]; /* of the job; "": none */
     const struct kind_run *run;
     struct param_values values;
-    bool arriving; /* the input, a stream; a file that arrives is of use as a whole */
-    json_t *files; /* the names of the files that the job will write; a reference */
-    uint64_t most; /* bytes that its results may take; 0: any */
-    int live;      /* the live file of its session; -1: none. Owned */
-    int64_t shown; /* bytes of the live file that were reported */
+    bool arriving;               /* the input, a stream; a file that arrives is of use as a whole */
+    json_t *files;               /* the names of the files that the job will write; a reference */
+    uint64_t most;               /* bytes that its results may take; 0: any */
+    int written[KIND_MAX_FILES]; /* these files, empty; owned */
+    int written_count;           /* 0: they do not exist yet */
+    int live;                    /* the live file of its session; -1: none. Owned */
+    int64_t shown;               /* bytes of the live file that were reported */
 };
 /* Announce the prepared job; *expected is taken. */
 void ahead_expect(struct ahead *ahead, const struct expected *expected);
@@ -68,7 +70,8 @@ struct ahead_job {
     struct made_files made;     /* its files' bytes, unless there were too many */
     double begun, ended;        /* CLOCK_MONOTONIC, s */
 };
-/* Move it to the caller, who frees it: kind_run.input_free(), job_outcome_free(), made_files_free(). */
+/* Move it to the caller, who frees it: kind_run.input_free(), job_outcome_free(), made_files_free(). Files of the
+ * announced job that it does not have are closed. */
 void ahead_take(struct ahead *ahead, const char *id, struct ahead_job *out);
 /* Job `id` has ended. */
 void ahead_end(struct ahead *ahead, const char *id);

@@ -72,11 +72,11 @@ static int bytes_write(int file, const char *bytes, size_t count)
 /* An empty one stays empty: its result cannot be brought into that format. */
 static int file_copy(int memory, int file)
 {
-    struct stat there;
-    if (fstat(memory, &there) < 0)
+    struct stat from, to;
+    if (fstat(memory, &from) < 0 || fstat(file, &to) < 0)
         return err_set(ERR_INTERNAL, "The results in memory cannot be read (%s).", strerror(errno));
-    const size_t count = (size_t)there.st_size;
-    if (count == 0)
+    const size_t count = (size_t)from.st_size;
+    if (count == 0 || (from.st_dev == to.st_dev && from.st_ino == to.st_ino))
         return 0;
     char *bytes = mmap(NULL, count, PROT_READ, MAP_SHARED | MAP_POPULATE, memory, 0);
     if (bytes == MAP_FAILED)
@@ -90,12 +90,17 @@ static int file_write(const struct writing *writing, int i)
 {
     const struct result_files *files = writing->files;
     if (writing->made)
-        return file_copy(writing->made->memory[i], files->fds[i]);
+        return file_copy(writing->made->file_of[i], files->fds[i]);
     const struct result_file file = files->file[i];
     const char *name = files->kind->results[file.result].name;
     const struct job_result *result = job_outcome_find(writing->outcome, name);
     if (!result)
         return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a bug in the server.", name);
+    /* What was computed ahead may have been written there, and be of no use. */
+    struct stat there;
+    const bool used = fstat(files->fds[i], &there) == 0 && there.st_size > 0;
+    if (used && (ftruncate(files->fds[i], 0) < 0 || lseek(files->fds[i], 0, SEEK_SET) < 0))
+        return disk_failed("writing the results");
     int rc = result->write(result->of, file.format, files->fds[i]);
     if (rc == ERR_NOT_ACCEPTABLE && file.format > 0)
         return 0; /* the file stays empty; the job still has its result in the native format */
@@ -157,18 +162,21 @@ int result_files_write(const struct result_files *files, const struct job_outcom
 
 /* ---- in memory ---- */
 
-int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind, const json_t *names)
+int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind, const json_t *names,
+                      const int *own, int count)
 {
-    const int count = (int)json_array_size(names);
+    const int wanted = (int)json_array_size(names);
     *made = (struct made_files){.count = 0};
-    for (; made->count < count && made->count < KIND_MAX_FILES; made->count++) {
-        made->memory[made->count] = memfd_create("mrirecon-result", MFD_CLOEXEC);
-        if (made->memory[made->count] < 0)
+    for (; made->count < count; made->count++)
+        made->file_of[made->count] = own[made->count];
+    for (; made->count < wanted && made->count < KIND_MAX_FILES; made->count++) {
+        made->file_of[made->count] = memfd_create("mrirecon-result", MFD_CLOEXEC);
+        if (made->file_of[made->count] < 0)
             break;
     }
-    int rc = made->count == count ? 0 : err_no_memory("%d results", count);
+    int rc = made->count == wanted ? 0 : err_no_memory("%d results", wanted);
     if (rc == 0)
-        rc = result_files_read(files, kind, names, made->memory, count);
+        rc = result_files_read(files, kind, names, made->file_of, wanted);
     if (rc == 0)
         memcpy(made->file, files->file, sizeof made->file);
     else
@@ -179,7 +187,7 @@ int made_files_create(struct made_files *made, struct result_files *files, const
 void made_files_free(struct made_files *made)
 {
     for (int i = 0; i < made->count; i++)
-        close(made->memory[i]);
+        close(made->file_of[i]);
     made->count = 0;
     made->written = false;
 }

@@ -17,7 +17,7 @@ struct result_files {
 /* The bytes of files, written before there are any files: in memory. */
 struct made_files {
     struct result_file file[KIND_MAX_FILES];
-    int memory[KIND_MAX_FILES]; /* memfds, owned */
+    int file_of[KIND_MAX_FILES]; /* memfds, or the job's own files; owned */
     int count;
     bool written; /* the bytes are there */
 };
@@ -43,15 +43,16 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
  * disk_failed(), and with ERR_INTERNAL (the job lacks a result, or wrote more than announced). */
 int result_files_write(const struct result_files *files, const struct job_outcome *outcome);
 
-/* Memory for files of these names: `files` writes to it. Fails with ERR_BAD_REQUEST, ERR_NO_MEMORY; then there is none.
- */
-int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind,
-                      const json_t *names);
+/* Files of these names before their job has any: `own`, if there are as many, which are taken; else memory. `files`
+ * writes to them. Fails with ERR_BAD_REQUEST, ERR_NO_MEMORY; then there is none. */
+int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind, const json_t *names,
+                      const int *own, int count);
 /* Zero is allowed. */
 void made_files_free(struct made_files *made);
 /* Whether `made` is of the same files, in the same order. */
 bool made_files_match(const struct made_files *made, const struct result_files *files);
-/* result_files_write() from there, once they are written. Fails likewise. */
+/* result_files_write() from there, once they are written; nothing is copied to a file that is the same. Fails likewise.
+ */
 int made_files_copy(const struct made_files *made, const struct result_files *files, const struct job_outcome *outcome);
 
 #endif

@@ -163,7 +163,9 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
     struct param_values values;
     const char *id = text_of(message, "id");
     const enum wire_arriving arriving = wire_arriving_find(text_of(message, "arriving"));
-    if (fd_count < 1 || fd_count > 2 || parameters_read(message, &kind, &values) != 0) {
+    const int live = live_of(message) >= 0 && fd_count > 1, files = fd_count - 1 - live;
+    if (fd_count < 1 || (files > 0 && (size_t)files != json_array_size(json_object_get(message, "files"))) ||
+        files > KIND_MAX_FILES || parameters_read(message, &kind, &values) != 0) {
         fds_close(fds, fd_count);
         return;
     }
@@ -173,8 +175,10 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
                                 .arriving = arriving == ARRIVING_STREAM,
                                 .files = json_deep_copy(json_object_get(message, "files")),
                                 .most = most_of(message),
-                                .live = fd_count > 1 ? fds[1] : -1,
+                                .live = live ? fds[1] : -1,
+                                .written_count = files,
                                 .shown = live_of(message)};
+    memcpy(expected.written, fds + 1 + live, (size_t)files * sizeof *fds);
     snprintf(expected.id, sizeof expected.id, "%s", id);
     ahead_expect(w->ahead, &expected);
     main_tell(w);
@@ -376,6 +380,7 @@ static int job_run(struct worker_process *w, const struct order *order)
                                    : result_files_write(&job.files, &job.made.outcome);
     bool put_back = rc == ERR_SPOOL_FULL || (computed && disk_is_cause(rc));
     fds_close(order->fds, order->fd_count);
+    made_files_free(&job.made.made); /* they may be the same files */
     reporter_end(w->reporter);
     job_end(w);
     if (rc == 0) {
@@ -389,7 +394,6 @@ static int job_run(struct worker_process *w, const struct order *order)
     if (rc != 0)
         failed_send(w, order->id, fatal, put_back);
     job_outcome_free(&job.made.outcome);
-    made_files_free(&job.made.made);
     ahead_end(w->ahead, order->id);
     if (job.made.input)
         kind_run_find(job.kind)->input_free(

@@ -29,6 +29,12 @@ def close(seen, expected, limit=TOLERANCE, fit=False):
     assert error < limit, f"the image is off by {error:.3g}, allowed {limit:g}"
 
 
+def files(folder, formats):
+    """New, empty files of results, open."""
+    os.makedirs(folder)
+    return [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for name in formats]
+
+
 class Served:
     """mrirecon-worker serve, and this end of its socket."""
 
@@ -55,10 +61,7 @@ class Served:
     def job(self, identity, scan, folder, formats=(), room=None, **parameters):
         """Send a job whose results are image.h5 and one for each of `formats`, in a new folder."""
         formats = ["h5", *formats]
-        os.makedirs(folder)
-        fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
-                                              for name in formats]
-        self.job_with(fds, identity, formats, room, **parameters)
+        self.job_with([os.open(scan, os.O_RDONLY), *files(folder, formats)], identity, formats, room, **parameters)
 
     def job_with(self, fds, identity, formats, room=None, **parameters):
         """Send a job with these descriptors, and close them here."""
@@ -67,9 +70,9 @@ class Served:
         for fd in fds:
             os.close(fd)
 
-    def prepare(self, identity, scan, formats=(), room=None, **parameters):
+    def prepare(self, identity, scan, formats=(), room=None, written=(), **parameters):
         fd = os.open(scan, os.O_RDONLY)
-        self.send([fd], type="prepare", id=identity, kind="recon", parameters=parameters,
+        self.send([fd, *written], type="prepare", id=identity, kind="recon", parameters=parameters,
                   files=["image.h5", *(f"image.{name}" for name in formats)], **({"room": room} if room else {}))
         os.close(fd)
 

@@ -13,7 +13,7 @@ import numpy as np
 import scans
 from harness import children_of, main, same, test, wait_until
 
-from served import FOLDER, WIRE_VERSION, Served, close
+from served import FOLDER, WIRE_VERSION, Served, close, files
 
 
 @test("serve: hello, a job with its files, and the next one")
@@ -255,6 +255,42 @@ def served_computed_ahead():
         served.job("another", path, f"{folder}/another", ["npy"], tolerance="1e-5")
         same(served.answer("another")[0]["type"], "done", "another job")
         same(content("another", "image.npy"), content("plain", "image.npy"), "bytes of the image")
+
+
+@test("serve: a job that is computed before it begins writes to its files if it has them, and to no old content")
+def served_computed_into_files():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        path = scans.radial(seed=8).write(f"{folder}/scan.h5")
+
+        def content(identity, name):
+            with open(f"{folder}/{identity}/{name}", "rb") as file:
+                return file.read()
+
+        def check(identity, formats, ahead, prepared=None, room=None):
+            """Prepare a job with its files, for `prepared` in place of the formats, and run it with these files."""
+            written = files(f"{folder}/{identity}", ["h5", *formats])
+            served.prepare(identity, path, prepared or formats, room, written, tolerance="1e-5")
+            if room:
+                served.send(type="ping")
+                same(served.receive()["type"], "status", "the answer to a ping")
+            else:
+                wait_until(lambda: all(os.fstat(fd).st_size for fd in written), "the files to be written")
+            same(served.computed(), [], "results in memory")
+            served.job_with([os.open(path, os.O_RDONLY), *written], identity, ["h5", *formats], tolerance="1e-5")
+            done = served.answer(identity)[0]
+            same((done["type"], "ahead_seconds" in done["report"]), ("done", ahead), f"answer {done}")
+            held = glob.glob(f"/proc/{served.process.pid}/fd/*")
+            same([name for name in held if f"/{identity}/" in os.path.realpath(name)], [], "files that it holds")
+            served.job(f"{identity} again", path, f"{folder}/{identity} again", formats, tolerance="1e-5")
+            same(served.answer(f"{identity} again")[0]["type"], "done", "the same job, not prepared")
+            for name in formats:
+                same(content(identity, f"image.{name}"), content(f"{identity} again", f"image.{name}"), name)
+            with h5py.File(f"{folder}/{identity}/image.h5") as file, \
+                    h5py.File(f"{folder}/{identity} again/image.h5") as again:
+                np.testing.assert_array_equal(file["dataset/image_0/data"], again["dataset/image_0/data"])
+        check("same", ["npy", "png"], True)
+        check("other", ["npy", "png"], False, ["png", "npy"])
+        check("refused", ["npy"], False, room={"most": 100})
 
 
 @test("serve: a long job that is computed before it begins reports progress from its begin, and can be canceled")

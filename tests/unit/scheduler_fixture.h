@@ -69,10 +69,10 @@ static inline void wait_for_cancel(const char *id, bool dies)
         bool cancel = strcmp(json_string_value(json_object_get(message, "type")), "cancel") == 0;
         note(message, count > 0 ? fds[0] : -1);
         json_decref(message);
-        if (count == 1 && dies)
+        if (count > 0 && dies)
             _exit(4);
-        if (count == 1)
-            close(fds[0]);
+        for (int i = 0; i < count; i++)
+            close(fds[i]);
         if (cancel)
             break;
         say(json_pack("{s:s}", "type", "status"));
@@ -193,8 +193,9 @@ static inline int worker(void)
         note(message, count > 0 ? fds[0] : -1);
         if (count > 0 && json_integer_value(json_object_get(json_object_get(message, "room"), "most")) <= 0)
             _exit(9); /* neither a job nor one that may be next comes without room: the disk's size at least */
-        if (count == 1) {
-            close(fds[0]);
+        if (strcmp(json_string_value(json_object_get(message, "type")), "prepare") == 0) {
+            for (int i = 0; i < count; i++)
+                close(fds[i]);
         } else if (count > 1) {
             do_job(json_string_value(json_object_get(message, "id")), json_object_get(message, "files"), fds, count);
         } else {

@@ -378,6 +378,13 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
     noted(f, "prepare", ids[2], 1);
     submit(f, "good", ids[3]);
     noted(f, "prepare", ids[3], 1);
+    /* Each worker has the files of the job that it prefetched; another one gets new ones. */
+    int prepared[2], others = 0;
+    struct stat before[2], after;
+    for (int i = 0; i < 2; i++) {
+        prepared[i] = result_open(f, ids[2 + i], ".tmp");
+        assert_int_equal(fstat(prepared[i], &before[i]), 0);
+    }
     cancel(f, ids[0], JOB_CANCELING);
     for (int i = 2; i < 4; i++) {
         struct job job = reach(f, ids[i], JOB_SUCCEEDED);
@@ -385,6 +392,14 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
         job_clear(&job);
         noted(f, "job", ids[i], 1);
     }
+    for (int i = 0; i < 2; i++) {
+        const int left = result_open(f, ids[2 + i], "");
+        assert_int_equal(fstat(left, &after), 0);
+        others += after.st_ino != before[i].st_ino;
+        close(left);
+        close(prepared[i]);
+    }
+    assert_int_equal(others, 1);
     cancel(f, ids[1], JOB_CANCELING);
     struct job job = reach(f, ids[1], JOB_CANCELED);
     job_clear(&job);

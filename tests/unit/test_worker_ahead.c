@@ -269,6 +269,27 @@ static void a_job_that_is_forgotten_is_dropped(void **state)
     assert_null(ahead_kind(ahead));
 }
 
+/* The daemon takes a result that this process has open for one that still changes: files that were prepared for a job,
+ * and were not used, are closed when it begins, whether the prepared job was looked at or not. */
+static void prepared_files_are_closed_when_the_job_begins(void **state)
+{
+    (void)state;
+    for (int looks = 0; looks < 2; looks++) {
+        struct ahead_job made;
+        struct expected expected = {.id = "job", .run = &run, .arriving = true, .written_count = 1, .live = -1};
+        const int file = expected.written[0] = memfd_create("result", MFD_CLOEXEC);
+        param_values_init(run.kind, &expected.values);
+        ahead_expect(ahead, &expected);
+        ahead_resume(ahead);
+        if (looks)
+            look();
+        assert_true(fcntl(file, F_GETFD) >= 0);
+        ahead_take(ahead, "job", &made);
+        assert_int_equal(fcntl(file, F_GETFD), -1);
+        ahead_forget(ahead, "job");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +301,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stream_whose_decoder_has_ended_is_looked_at_once_more, setup, teardown),
         cmocka_unit_test_setup_teardown(another_job_interrupts_and_a_failure_ends_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_job_that_is_forgotten_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(prepared_files_are_closed_when_the_job_begins, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

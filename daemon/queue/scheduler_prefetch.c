@@ -29,19 +29,23 @@ static void ready_files_drop(const struct scheduler *scheduler, struct ready_fil
 {
     if (!*ready->id)
         return;
-    spool_results_remove(scheduler->core.spool, ready->id);
+    spool_results_unmake(scheduler->core.spool, ready->id);
     ready_files_close(ready);
 }
 
 /* A failure is no harm: the job will report it, if it still fails then. */
-static void ready_files_make(const struct scheduler *scheduler, struct worker_slot *slot, const char *id, json_t *names)
+static void ready_files_make(struct scheduler *scheduler, struct worker_slot *slot, const char *id, json_t *names)
 {
     struct ready_files *ready = &slot->ready;
     ready_files_drop(scheduler, ready);
+    /* A worker that forgot the scan in this turn still has files of the same names. */
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->slot[i].ready.id, id) == 0)
+            ready_files_drop(scheduler, &scheduler->slot[i].ready);
     if (scheduler->held)
         return;
     if (spool_results_begin(scheduler->core.spool, id, names, ready->files) != 0) {
-        spool_results_remove(scheduler->core.spool, id);
+        spool_results_unmake(scheduler->core.spool, id);
         return;
     }
     memcpy(ready->id, id, sizeof ready->id);
@@ -77,7 +81,7 @@ void ready_files_tidy(struct scheduler *scheduler)
 
 /* ---- hints ---- */
 
-static void prefetch_send(const struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
+static void prefetch_send(struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, int scan,
                           enum wire_arriving arriving, bool of_row)
 {
     int64_t shown = 0, most;

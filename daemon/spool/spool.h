@@ -139,6 +139,8 @@ int spool_results_publish(struct spool *spool, const char *id, const struct kind
                           json_t **results);
 /* fsync the files of ID/, their folder and its name. Waits for the disk. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int spool_results_sync(struct spool *spool, const char *id);
+/* Remove ID.tmp/, if present. */
+void spool_results_unmake(struct spool *spool, const char *id);
 /* Remove ID.tmp/ and ID/, if present. */
 void spool_results_remove(struct spool *spool, const char *id);
 /* Open a result file. *bytes: its size; *stamp: its modification time, ns. Fails with ERR_NOT_FOUND, ERR_IO. */

@@ -217,11 +217,16 @@ int spool_results_sync(struct spool *spool, const char *id)
     return rc;
 }
 
-void spool_results_remove(struct spool *spool, const char *id)
+void spool_results_unmake(struct spool *spool, const char *id)
 {
     char name[JOB_ID + 4];
     temporary_name(id, name);
     disk_folder_remove(&spool->freer, spool->results, name);
+}
+
+void spool_results_remove(struct spool *spool, const char *id)
+{
+    spool_results_unmake(spool, id);
     disk_folder_remove(&spool->freer, spool->results, id);
 }
 

@@ -197,6 +197,58 @@ static void result_files_are_ready_before_the_job(void **state)
     }
 }
 
+/* Announce a file that has arrived, for an idle worker; its row is not committed yet. */
+static void announced(struct fixture *f, struct job *job, struct spool_file *file)
+{
+    int scan;
+    *job = (struct job){.parameters = json_object(), .formats = json_array()};
+    assert_int_equal(spool_begin(f->spool, -1, file), 0);
+    assert_int_equal(spool_append(file, "good", 4), 0);
+    strcpy(job->id, file->id);
+    strcpy(job->kind, "recon");
+    assert_int_equal(spool_reopen(file, &scan), 0);
+    scheduler_announce(f->scheduler, job, scan, ARRIVING_NOT);
+    noted(f, "prepare", job->id, 1);
+}
+
+/* A scan that one worker forgets, since it is given another job, and another worker prefetches in the same turn: the
+ * files are those of the second one, and are there when the job begins. */
+static void result_files_are_those_of_the_last_worker(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    struct spool_file files[2];
+    struct job jobs[2];
+    char first[JOB_ID], second[JOB_ID];
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
+           status[1].state != WORKER_IDLE);
+    for (int i = 0; i < 2; i++) /* one for each worker */
+        announced(f, &jobs[i], &files[i]);
+    asleep = true;
+    submit(f, "wait", first);
+    submit(f, "wait", second);
+    assert_int_equal(spool_finish(&files[1]), 0);
+    assert_int_equal(store_submit(f->store, &jobs[1], 100), 0);
+    asleep = false;
+    scheduler_wake(f->scheduler);
+    noted(f, "prepare", jobs[1].id, 2);
+    cancel(f, first, JOB_CANCELING);
+    struct job job = reach(f, jobs[1].id, JOB_SUCCEEDED);
+    job_clear(&job);
+    noted(f, "job", jobs[1].id, 1); /* a job whose results are not there is put back, and sent again */
+    cancel(f, second, JOB_CANCELING);
+    job = reach(f, second, JOB_CANCELED);
+    job_clear(&job);
+    scheduler_retract(f->scheduler, jobs[0].id);
+    spool_abort(&files[0]);
+    for (int i = 0; i < 2; i++)
+        job_clear(&jobs[i]);
+}
+
 /* Whenever in the scheduler's turn a scan is announced, a worker that is idle gets it. */
 static void an_announcement_at_any_moment_reaches_an_idle_worker(void **state)
 {
@@ -448,6 +500,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_prefetched_scan_survives_its_worker),
         WITH_SCHEDULER(an_upload_is_prefetched_before_its_row_is_committed),
         WITH_SCHEDULER(result_files_are_ready_before_the_job),
+        WITH_SCHEDULER(result_files_are_those_of_the_last_worker),
         WITH_SCHEDULER(an_announcement_at_any_moment_reaches_an_idle_worker),
         WITH_SCHEDULER(a_job_that_runs_in_the_store_keeps_the_scheduler_busy),
         WITH_SCHEDULER(a_job_that_has_begun_is_not_prepared_again),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -15,11 +16,22 @@
 static const size_t CHUNK = (size_t)1 << 20;
 enum { THREADS_MOST = 8 };
 
+struct transfer;
+
 struct gpu_stage {
     std::mutex busy; /* one transfer at a time */
     int threads;
     char *pinned;                      /* [threads][2][CHUNK] */
     cudaEvent_t done[THREADS_MOST][2]; /* the buffer's last copy */
+    /* Threads beside the caller's, which wait for the next transfer: to start one, with its first call of the driver,
+     * takes longer than to copy a small scan. */
+    std::thread others[THREADS_MOST];
+    int started;
+    std::mutex lock; /* of the following */
+    std::condition_variable asked, left;
+    struct transfer *now;
+    int places, active; /* places: of threads that may still join the transfer; active: threads that have */
+    bool ends;
 };
 
 struct transfer {
@@ -28,6 +40,7 @@ struct transfer {
     cudaStream_t stream;
     char *device, *host;
     size_t bytes;
+    bool up;
     std::atomic<size_t> next;
     std::atomic<int> failed; /* the first failure, a cudaError_t */
 
@@ -88,32 +101,58 @@ static cudaError_t download_chunks(struct transfer *t, int thread)
     return status;
 }
 
-static void run_thread(struct transfer *t, int thread, bool up)
+static void run_thread(struct transfer *t, int thread)
 {
     cudaError_t status = cudaSetDevice(t->gpu->index);
     if (status == cudaSuccess)
-        status = up ? upload_chunks(t, thread) : download_chunks(t, thread);
+        status = t->up ? upload_chunks(t, thread) : download_chunks(t, thread);
     int none = cudaSuccess;
     if (status != cudaSuccess)
         t->failed.compare_exchange_strong(none, status);
 }
 
-/* Additional threads, one for every two chunks. If the system starts fewer, these do all the work. */
+/* One of the other threads: a transfer's numbers from 1 on are those of the threads that join it. */
+static void wait_and_join(struct gpu_stage *stage)
+{
+    std::unique_lock<std::mutex> held(stage->lock);
+    for (;;) {
+        stage->asked.wait(held, [stage] { return stage->ends || stage->places > 0; });
+        if (stage->ends)
+            return;
+        struct transfer *t = stage->now;
+        const int number = stage->places--;
+        stage->active++;
+        held.unlock();
+        run_thread(t, number);
+        held.lock();
+        if (--stage->active == 0)
+            stage->left.notify_one();
+    }
+}
+
+/* One thread for each chunk. If the system starts fewer, or some wake late, the others do all the work. */
 static int run_transfer(struct gpu *gpu, cudaStream_t stream, void *device, void *host, size_t bytes, bool up)
 {
-    std::lock_guard<std::mutex> turn(gpu->stage->busy);
-    struct transfer t = {gpu, gpu->stage, stream, (char *)device, (char *)host, bytes, {0}, {cudaSuccess}};
-    std::thread others[THREADS_MOST];
-    int wanted = (int)std::min((size_t)gpu->stage->threads, (bytes / CHUNK + 1) / 2), started = 1;
+    struct gpu_stage *stage = gpu->stage;
+    std::lock_guard<std::mutex> turn(stage->busy);
+    struct transfer t = {gpu, stage, stream, (char *)device, (char *)host, bytes, up, {0}, {cudaSuccess}};
+    const int wanted = (int)std::min((size_t)stage->threads, (bytes + CHUNK - 1) / CHUNK) - 1;
     try {
-        for (; started < wanted; started++)
-            others[started] = std::thread(run_thread, &t, started, up);
+        for (; stage->started < wanted; stage->started++)
+            stage->others[stage->started] = std::thread(wait_and_join, stage);
     } catch (const std::system_error &) {
         /* The threads that did start process all chunks. */
     }
-    run_thread(&t, 0, up);
-    for (int i = 1; i < started; i++)
-        others[i].join();
+    if (wanted > 0) {
+        std::lock_guard<std::mutex> held(stage->lock);
+        stage->now = &t;
+        stage->places = wanted;
+        stage->asked.notify_all();
+    }
+    run_thread(&t, 0);
+    std::unique_lock<std::mutex> held(stage->lock);
+    stage->places = 0;
+    stage->left.wait(held, [stage] { return stage->active == 0; });
     return gpu_check((cudaError_t)t.failed.load(), up ? "Upload" : "Download");
 }
 
@@ -154,6 +193,13 @@ void gpu_stage_free(struct gpu_stage *stage)
 {
     if (!stage)
         return;
+    {
+        std::lock_guard<std::mutex> held(stage->lock);
+        stage->ends = true;
+        stage->asked.notify_all();
+    }
+    for (int i = 0; i < stage->started; i++)
+        stage->others[i].join();
     for (int i = 0; i < 2 * stage->threads; i++)
         if (stage->done[i / 2][i % 2]) {
             (void)cudaEventSynchronize(stage->done[i / 2][i % 2]);

@@ -279,6 +279,95 @@ static void crowds_of_cubes_in_parts(void **state)
     cloud_free(&c);
 }
 
+/* ---- spheres of any values ---- */
+
+/* Sums of values times a power of two are the sums times it, also close to the ends of float32's range; a value that is
+ * not finite affects the nodes within its reach and no others. */
+static void spheres_of_any_values(void **state)
+{
+    (void)state;
+    static const int powers[] = {-90, -20, 20, 110};
+    const struct range_box box = {3, {40, 21, 19}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3};
+    struct cloud c = cloud_make(&box, 200, EVERYWHERE, true, 1);
+    const struct range_law law = law_of(&bell_ball);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, law.params.reach * 1.5, &dev);
+    float *grid = allocate(c.nodes, sizeof *grid), *other = allocate(c.nodes, sizeof *other);
+    memset(grid, 0, c.nodes * sizeof *grid);
+    scatter(dev, points, &law, &c, grid);
+    for (size_t w = 0; w < sizeof powers / sizeof *powers; w++) {
+        for (size_t i = 0; i < c.count; i++)
+            c.values[i] = ldexpf(c.values[i], powers[w]);
+        memset(other, 0, c.nodes * sizeof *other);
+        scatter(dev, points, &law, &c, other);
+        for (size_t i = 0; i < c.nodes; i++)
+            assert_true(other[i] == ldexpf(grid[i], powers[w]));
+        for (size_t i = 0; i < c.count; i++)
+            c.values[i] = ldexpf(c.values[i], -powers[w]);
+    }
+    for (int bad = 0; bad < 2; bad++) {
+        c.values[7] = bad ? NAN : -INFINITY;
+        memset(other, 0, c.nodes * sizeof *other);
+        scatter(dev, points, &law, &c, other);
+        set_gives(dev, points, &law, &c, other);
+        for (size_t i = 0; i < c.nodes; i++) {
+            double from[3];
+            node_from(&c, i, 7, from);
+            const bool reached = exact(&bell_ball, from, scale_of(&c, 7)) > 0;
+            assert_true(isfinite(other[i]) == !reached);
+        }
+    }
+    free(grid);
+    free(other);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+/* Each point's reach ends next to a node, before or behind it by 1e-8 to 1e-5 of the reach, which float32 cannot tell:
+ * the node counts if it is within in double precision. */
+static void reaches_that_end_next_to_nodes(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    const struct range_box box = {3, {60, 50, 40}, {0, 0, 0}, {0.2, 0.2, 0.2}, OPEN3};
+    struct cloud c = cloud_make(&box, COUNT, EVERYWHERE, true, 1);
+    const struct range_law law = law_of(&bell_ball);
+    size_t *node = allocate(COUNT, sizeof *node);
+    uint64_t seed = 21;
+    for (size_t i = 0; i < c.count; i++) {
+        double from[3], r = 0;
+        while (r < 0.6 || r > 2.2) {
+            node[i] = (size_t)(uniform_next(&seed) * (double)c.nodes);
+            node_from(&c, node[i], i, from);
+            r = sqrt(from[0] * from[0] + from[1] * from[1] + from[2] * from[2]);
+        }
+        const double off = pow(10, -8 + 3 * uniform_next(&seed)) * (uniform_next(&seed) < 0.5 ? -1 : 1);
+        c.scale[i] = (float)(r * (1 + off) / law.params.reach);
+    }
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, law.params.reach * 1.5, &dev);
+    float *grid = allocate(c.nodes, sizeof *grid);
+    memset(grid, 0, c.nodes * sizeof *grid);
+    scatter(dev, points, &law, &c, grid);
+    for (size_t n = 0; n < c.count; n++) {
+        double sum = 0, size = 0;
+        for (size_t i = 0; i < c.count; i++) {
+            double from[3];
+            node_from(&c, node[n], i, from);
+            const double value = exact(&bell_ball, from, scale_of(&c, i)) * (double)c.values[i];
+            sum += value;
+            size += fabs(value);
+        }
+        close_to("next to a node", grid[node[n]], sum, size + 1e-3);
+    }
+    free(node);
+    free(grid);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
 /* ---- positions as doubles ---- */
 
 /* In a box that begins at 1e6, float32 positions would be multiples of 1/16. */
@@ -495,6 +584,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(crowds_sum_correctly_at_any_depth),
         cmocka_unit_test(cubes_by_tensor_cores_to_grids),
         cmocka_unit_test(crowds_of_cubes_in_parts),
+        cmocka_unit_test(spheres_of_any_values),
+        cmocka_unit_test(reaches_that_end_next_to_nodes),
         cmocka_unit_test(positions_given_as_doubles_keep_their_digits),
         cmocka_unit_test(a_listener_gets_progress_and_can_cancel),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),

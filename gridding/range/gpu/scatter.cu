@@ -71,7 +71,7 @@ enum way way_of(const struct range_law *law, bool quick, bool scaled)
     if (law->params.form == RANGE_SEPARABLE)
         return quick && law->exponential && law->params.tolerance >= TENSOR_TOLERANCE ? WAY_CUBES : WAY_SEPARABLE;
     if (law->params.form == RANGE_RADIAL)
-        return quick && law->exponential ? WAY_GAUSSIAN : WAY_RADIAL;
+        return quick && law->exponential && law->rate < SPHERE_RATE_MOST ? WAY_GAUSSIAN : WAY_RADIAL;
     return !quick || scaled ? WAY_INVERSE : is_coulomb(law) ? WAY_COULOMB : is_shifted(law) ? WAY_SHIFTED : WAY_INVERSE;
 }
 
@@ -158,19 +158,21 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
         job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
         job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
         job.width[d] = (float)job.spacing[d];
-        job.per_width[d] = (float)(1 / p->view.box.spacing[d]);
         job.nodes_of[d] = 1 / p->view.box.spacing[d];
         job.margin[d] = job.widest * job.nodes_of[d] + 2;
         job.nodes *= (size_t)p->view.box.cells[d];
     }
-    job.width_ratio = (float)(job.spacing[1] / p->view.box.spacing[0]);
     job.reach = (float)law->params.reach;
     job.per_reach = (float)(1 / law->params.reach);
     job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
+    if (law->exponential && law->rate < SPHERE_RATE_MOST)
+        scale_products(job);
     job.bits = packed_bits(p, job.widest);
     job.step = (float)ldexp(1, -job.bits);
-    for (int d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++) {
         job.reach_steps[d] = (float)ldexp(law->params.reach / p->view.box.spacing[d], job.bits);
+        job.per_box[d] = ldexp(1.0 / p->view.box.cells[d], -job.bits);
+    }
     return job;
 }
 
@@ -435,16 +437,15 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
               (unsigned long long)points->gpu->multiprocessors;
 }
 
-/* Whether halves hold the values. The host knows their largest if points were counted, otherwise after the sum. */
+/* Whether values relative to their largest could be summed. The host knows it if points were counted, otherwise after
+ * the sum. */
 bool is_done(struct scatter *s)
 {
-    float largest;
-    if (s->way != WAY_CUBES)
+    if (s->way != WAY_CUBES && s->way != WAY_GAUSSIAN)
         return true;
     if (!s->device_counts)
         s->sums.largest = *s->job.told;
-    memcpy(&largest, &s->sums.largest, sizeof largest);
-    return relative_of(largest) > 0;
+    return relative_of(s->sums.largest) > 0;
 }
 
 } // namespace

@@ -37,7 +37,7 @@ struct cube_pair {
 };
 
 struct cubes_memory {
-    near_list<CUBE_WARPS, CUBE_CAP, false, true> list;
+    near_list<CUBE_WARPS, CUBE_CAP, MASKS> list;
     /* Points that a warp adds: the scaled distance of its first node along x and y, the logarithm of the value, and the
      * scale of lengths. */
     float4 point[CUBE_WARPS][32];
@@ -45,13 +45,6 @@ struct cubes_memory {
     alignas(8) struct cube_pair within[CUBE_WARPS][16];
     uint16_t taken[CUBE_WARPS][CUBE_TAKEN]; /* indices of list entries */
 };
-
-/* Halves hold values relative to the largest. 0: they cannot. */
-__host__ __device__ __forceinline__ float relative_of(float largest)
-{
-    const float relative = largest > 0 ? 1 / largest : 1;
-    return (largest >= 0 && largest < INFINITY && relative < INFINITY) ? relative : 0;
-}
 
 /* A warp's sums: planes, halves along y, and a lane's share of 16 x 8 nodes. low: its first node along x and z, in the
  * tile. */
@@ -235,7 +228,7 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const cubes_me
         for (int d = 0; d < 3; d++)
             size[d] = cells[d] - m.list.span[0].low[d];
     }
-    const float strength = __fdividef(slot < 0 ? job.strength : 1.f, relative);
+    const float strength = (slot < 0 ? job.strength : 1.f) * inverse_power(relative);
     const bool adds = again || (slot < 0 && !job.set),
                whole = size[0] >= CUBE_WIDE && size[1] >= CUBE_SIDE && size[2] >= CUBE_SIDE;
     to += z * plane + y * width + x;
@@ -277,13 +270,13 @@ __global__ void __launch_bounds__(CUBE_THREADS, 4)
     const unsigned largest = *job.largest;
     if (blockIdx.x == 0 && threadIdx.x == 0 && job.told)
         *job.told = largest;
-    near_scan<CUBE_WARPS, CUBE_CAP, false, false, true, CUBE_AHEAD> scan(job, m.list, task.tile);
+    near_scan<CUBE_WARPS, CUBE_CAP, false, MASKS, CUBE_AHEAD> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true, again = false;
     while (more) {
         more = scan.fill();
         more = __syncthreads_or(more);
-        const float relative = relative_of(__uint_as_float(largest));
+        const float relative = relative_of(largest);
         if (relative == 0) /* then the host sums them another way */
             return;
         /* Of one list, so that the tensor cores, which truncate by up to 2^-23 of a sum each time, do not add many. */

@@ -53,20 +53,22 @@ struct scatter_job {
     bool lean;
     const float *packed; /* [count]: values */
     int bits;
-    float step;              /* 2^-bits */
-    double margin[3];        /* nodes beyond the grid's ends, to which positions are held */
-    float width[3];          /* spacing */
-    float per_width[3];      /* 1 / spacing */
-    float width_ratio;       /* of y to x */
-    double bins_of[3];       /* bins per length */
-    float bin_nodes[3];      /* nodes per bin */
-    float node_bins[3];      /* bins per node */
-    float widest_bins[3];    /* the reach of the widest point, in bins */
-    float reach, per_reach;  /* the law's; 1 / reach */
-    float reach_steps[3];    /* the law's reach, in nodes by 2^-bits */
-    float middle[3];         /* of a tile, in nodes from its first */
-    float half[3];           /* half its side, plus the error of place_about() */
-    float root_rate;         /* the square root of law.rate, over the reach */
+    float step;             /* 2^-bits */
+    double per_box[3];      /* 2^-bits / cells */
+    double margin[3];       /* nodes beyond the grid's ends, to which positions are held */
+    float width[3];         /* spacing */
+    double bins_of[3];      /* bins per length */
+    float bin_nodes[3];     /* nodes per bin */
+    float node_bins[3];     /* bins per node */
+    float widest_bins[3];   /* the reach of the widest point, in bins */
+    float reach, per_reach; /* the law's; 1 / reach */
+    float reach_steps[3];   /* the law's reach, in nodes by 2^-bits */
+    float middle[3];        /* of a tile, in nodes from its first */
+    float half[3];          /* half its side, plus the error of place_about() */
+    float root_rate;        /* the square root of law.rate, over the reach */
+    /* WAY_GAUSSIAN: weights along z are multiplied by `floor`, those along x by 2^shift, so that the product of the
+     * three is 2^-126 at the reach; values by `lift`, sums by `raise`. */
+    float floor, shift, lift, raise;
     const unsigned *largest; /* the bits of the largest magnitude of a value .. */
     unsigned *told;          /* .. and the host's memory, to which it is written (WAY_CUBES); NULL: not written */
 };

@@ -25,14 +25,19 @@ struct listed_span {
     int low[3], from[3], to[3];
 };
 
-/* PARTS: number of warps, each with room for CAP points. LEAN: points without scales, of which .w has the value, and no
- * more is listed. MASKS: a point's nodes are listed, not its number. The state of a warp's search is here too, because
- * the registers are needed for the sums. */
-template <int PARTS, int CAP, bool LEAN = false, bool MASKS = false> struct near_list {
+/* What is listed of a point. LEAN: its place, of which .w has the value; points have no scales. MASKS: value, and the
+ * nodes that it reaches. OCTANTS: value, number, and the octants of the tile that it reaches. */
+enum listing { LEAN, MASKS, OCTANTS };
+
+/* PARTS: number of warps, each with room for CAP points. The state of a warp's search is here too, because the
+ * registers are needed for the sums. */
+template <int PARTS, int CAP, enum listing LISTS>
+struct near_list {
     int4 place[PARTS][CAP]; /* relative to the tile's first node; .w as packed */
-    float value[PARTS][LEAN ? 1 : CAP];
-    uint32_t point[PARTS][LEAN || MASKS ? 1 : CAP];
-    uint2 within[PARTS][MASKS ? CAP : 1]; /* masks_of() */
+    float value[PARTS][LISTS == LEAN ? 1 : CAP];
+    uint32_t point[PARTS][LISTS == OCTANTS ? CAP : 1];
+    uint2 within[PARTS][LISTS == MASKS ? CAP : 1];      /* masks_of() */
+    uint8_t octants[PARTS][LISTS == OCTANTS ? CAP : 1]; /* octants_of() */
     int held[PARTS];
     listed_span span[PARTS]; /* the same for all */
     listed_rows rows[PARTS];
@@ -116,17 +121,15 @@ __device__ __forceinline__ float place_about(const scatter_job &job, int x, floa
     return fmaf(__int_as_float((x >> 9) + 0x4b400000) - 12582912.f, 512 * job.step, -middle);
 }
 
-/* Whether a point reaches a box of nodes, or nearly reaches it. LEAN: as in near_list. */
-template <bool LEAN>
+/* Whether a point without a scale reaches a box of nodes, or nearly reaches it. */
 __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4 &p, const float middle[3],
                                               const float half[3])
 {
-    const float reach = job.reach * (LEAN ? 1 : fabsf(__int_as_float(p.w))) * 1.00001f;
+    const float reach = job.reach * 1.00001f;
     const float x = fmaxf(fabsf(place_about(job, p.x, middle[0])) - half[0], 0.f) * job.width[0],
                 y = fmaxf(fabsf(place_about(job, p.y, middle[1])) - half[1], 0.f) * job.width[1],
                 z = fmaxf(fabsf(place_about(job, p.z, middle[2])) - half[2], 0.f) * job.width[2];
-    return job.law.form == RANGE_SEPARABLE ? x < reach && y < reach && z < reach
-                                           : fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
+    return fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
 }
 
 /* The image of the box that a list entry belongs to, along axis d; `rel` is its position relative to the tile's first
@@ -134,10 +137,11 @@ __device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4
 __device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
 {
     const long long whole = (long long)rel + ((long long)low << job.bits) - place;
-    return (int)(whole / ((long long)job.points.box.cells[d] << job.bits));
+    return (int)rint((double)whole * job.per_box[d]);
 }
 
-/* The position of a listed point in double precision, in nodes relative to the tile's first. */
+/* The position of a listed point in double precision, in nodes relative to the tile's first. Without divisions: they
+ * are calls, for which registers are saved. */
 __device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
                                             double at[3])
 {
@@ -146,9 +150,13 @@ __device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t til
     tile_low(job, tile, low);
     const int4 place = job.place[point];
     const int from[3] = {rel.x, rel.y, rel.z}, packed[3] = {place.x, place.y, place.z};
-    for (int d = 0; d < 3; d++)
-        at[d] = (points_at(p, d, point) - p.box.origin[d]) / p.box.spacing[d] +
-                (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
+    for (int d = 0; d < 3; d++) {
+        const double off = points_at(p, d, point) - p.box.origin[d], about = off * job.nodes_of[d];
+        /* off / spacing, rounded once */
+        const double nodes = fma(fma(-about, p.box.spacing[d], off), job.nodes_of[d], about);
+        at[d] =
+            nodes + (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
+    }
 }
 
 /* ---- the nodes that a point reaches, as masks ---- */
@@ -194,22 +202,47 @@ __device__ __forceinline__ uint2 masks_of(const scatter_job &job, uint32_t tile,
     return x && flat & 0xffff && flat >> MASK_SIDE ? make_uint2(x, flat) : make_uint2(0, 0);
 }
 
+/* ---- the octants that a point reaches ---- */
+
+enum { OCTANT_SIDE = MASK_SIDE / 2 };
+
+/* Which octants of a tile of MASK_SIDE^3 nodes a point reaches, or nearly reaches: bit x + 2 y + 4 z. */
+__device__ __forceinline__ uint32_t octants_of(const scatter_job &job, const int4 &p)
+{
+    const float half = half_side(OCTANT_SIDE), reach = job.reach * fabsf(__int_as_float(p.w)) * 1.00001f;
+    const int at[3] = {p.x, p.y, p.z};
+    float gap2[3][2];
+#pragma unroll
+    for (int d = 0; d < 3; d++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float middle = 0.5f * (float)(OCTANT_SIDE - 1) + (float)(h * OCTANT_SIDE);
+            const float gap = fmaxf(fabsf(place_about(job, at[d], middle)) - half, 0.f) * job.width[d];
+            gap2[d][h] = gap * gap;
+        }
+    uint32_t octants = 0;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+        octants |= gap2[0][n & 1] + gap2[1][n >> 1 & 1] < fmaf(reach, reach, -gap2[2][n >> 2]) ? 1u << n : 0;
+    return octants;
+}
+
 /* ---- the search ---- */
 
 /* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
  * which every part of a list has points of all sides of the tile, so that warps have alike much to do. AHEAD: for how
  * many times 32 candidates a warp waits at once. */
-template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false, int AHEAD = 1> struct near_scan {
+template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> struct near_scan {
     /* Fewer candidates are not examined to fill the list. */
-    enum { LEAST = LEAN ? 8 : 32 };
+    enum { LEAST = LISTS == LEAN ? 8 : 32 };
     const scatter_job &job;
-    near_list<PARTS, CAP, LEAN, MASKS> &list;
+    near_list<PARTS, CAP, LISTS> &list;
     uint32_t tile;
     uint32_t begun;     /* rows of which a warp's search has begun, of all warps */
     uint32_t all, next; /* candidates of the pass; the next candidate */
     bool whole;         /* all candidates are to be searched */
 
-    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LEAN, MASKS> &l, uint32_t t)
+    __device__ __forceinline__ near_scan(const scatter_job &j, near_list<PARTS, CAP, LISTS> &l, uint32_t t)
         : job(j), list(l), tile(t), begun(0), all(0), next(0), whole(true)
     {
         const int d = (int)(threadIdx.x & 31);
@@ -330,7 +363,7 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false,
             to[k].point = rows.shift[to[k].row] + base + lane;
             if (lane + 32 * k < count) {
                 to[k].place = job.place[to[k].point];
-                to[k].value = LEAN ? 0 : job.packed[to[k].point];
+                to[k].value = LISTS == LEAN ? 0 : job.packed[to[k].point];
             }
         }
     }
@@ -346,6 +379,7 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false,
         for (int k = 0; k < AHEAD; k++) {
             bool near = lane + 32 * k < count;
             uint2 within = make_uint2(0, 0);
+            uint32_t octants = 0;
             int4 &place = found[k].place;
             if (k > 0 && 32 * k >= count)
                 break;
@@ -353,20 +387,26 @@ template <int PARTS, int CAP, bool MIXED, bool LEAN = false, bool MASKS = false,
                 place.x -= rows.low[0][found[k].row];
                 place.y -= rows.low[1][found[k].row];
                 place.z -= rows.low[2][found[k].row];
-                if (MASKS)
+                if (LISTS == MASKS)
                     within = masks_of(job, tile, found[k].point, place);
-                near = MASKS ? within.x != 0 : place_reaches<LEAN>(job, place, job.middle, job.half);
+                if (LISTS == OCTANTS)
+                    octants = octants_of(job, place);
+                near = LISTS == MASKS     ? within.x != 0
+                       : LISTS == OCTANTS ? octants != 0
+                                          : place_reaches(job, place, job.middle, job.half);
             }
             const uint32_t hits = __ballot_sync(~0u, near);
             if (near) {
                 const int to = held + __popc(hits & ((1u << lane) - 1));
                 list.place[part][to] = place;
-                if (!LEAN)
+                if (LISTS != LEAN)
                     list.value[part][to] = found[k].value;
-                if (!LEAN && !MASKS)
+                if (LISTS == OCTANTS)
                     list.point[part][to] = found[k].point;
-                if (MASKS)
+                if (LISTS == MASKS)
                     list.within[part][to] = within;
+                if (LISTS == OCTANTS)
+                    list.octants[part][to] = (uint8_t)octants;
             }
             held += __popc(hits);
         }

@@ -21,7 +21,7 @@ template <int WAY> struct nodes_cap {
 };
 
 template <int WAY> struct nodes_memory {
-    near_list<WARPS, nodes_cap<WAY>::CAP, true> list;
+    near_list<WARPS, nodes_cap<WAY>::CAP, LEAN> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
     uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
 };
@@ -77,6 +77,24 @@ template <int COUNT> __device__ __forceinline__ int class_places(int own, class_
         ends.end[c] = all += __popc(bits);
     }
     return place;
+}
+
+/* ---- values relative to the largest ---- */
+
+/* A power of two by which values, the bits of whose largest magnitude are given, are multiplied: then it is 1 to 2, or
+ * less if it was subnormal, or up to 4. 0: it is not finite. */
+__host__ __device__ __forceinline__ float relative_of(unsigned largest)
+{
+    const unsigned exponent = largest >> 23, bits = (exponent < 253 ? 254 - exponent : 1) << 23;
+    float relative;
+    memcpy(&relative, &bits, sizeof relative);
+    return exponent < 255 ? relative : 0;
+}
+
+/* 1 / a power of two; of 2^127, 0. */
+__device__ __forceinline__ float inverse_power(float power)
+{
+    return __uint_as_float((254u << 23) - __float_as_uint(power));
 }
 
 /* ---- tasks ---- */

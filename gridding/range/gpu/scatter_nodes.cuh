@@ -42,7 +42,7 @@ __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memo
             bool near = false, negative = false;
             if (i < held) {
                 const int4 place = m.list.place[part][i];
-                near = place_reaches<true>(job, place, middle, half);
+                near = place_reaches(job, place, middle, half);
                 negative = SIGNS > 1 && place.w < 0;
             }
             waiting = 0;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         return;
     const int warp = threadIdx.x / 32;
     nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}};
-    near_scan<WARPS, nodes_cap<WAY>::CAP, true, true> scan(job, m.list, task.tile);
+    near_scan<WARPS, nodes_cap<WAY>::CAP, true, LEAN> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
     for (bool first = true; more; first = false) {

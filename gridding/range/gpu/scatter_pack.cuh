@@ -25,12 +25,19 @@ __device__ __forceinline__ float rounded(float x)
 
 /* Sphere: whether a node may lie exactly on the point's reach, within float32's precision; then the sign of .w is set.
  * The surface at the reach is followed along z, column by column of nodes. Lengths are nodes along z; x, y and z are
- * relative to the node next to the point. unit: 1 / reach^2, of squared distances in nodes along each axis. */
-__device__ bool is_doubtful(const float from[3], const float unit[3])
+ * relative to the node next to the point. unit: 1 / reach^2, of squared distances in nodes along each axis. rate: the
+ * binary logarithm of what a weight falls to at the reach.
+ *
+ * The bound of errors, relative to the squared reach: those of the sum (put_sphere()), that is, 6e-7 of the scale of
+ * lengths, 4e-7 of products and sums along the axes and, of distances up to 7 nodes longer, 2.5e-6 over the reach in
+ * nodes, 3.3e-6 over it of fixed-point positions, 4e-7 of the arguments of exponentials, 1.2e-6 over the rate of
+ * exponentials and their products; and 1e-6 of this search. */
+__device__ bool is_doubtful(float rate, const float from[3], const float unit[3])
 {
     const float most = fmaxf(fmaxf(unit[0], unit[1]), unit[2]); /* 1 / (the shortest reach in nodes)^2 */
-    const float over = 1 / unit[2], error = 4e-6f * (1 + 4 * root_about(most)) * over;
-    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x, off = fabsf(from[2]);
+    const float over = 1 / unit[2], error = (2.4e-6f + 1.2e-6f / rate + 6e-6f * root_about(most)) * over;
+    const float by_x = unit[0] * over, by_y = unit[1] * over, wide = 1 / by_x, root_x = sqrtf(by_x),
+                off = fabsf(from[2]);
     const int y = (int)(1 / sqrtf(unit[1])) + 1;
     float least = INFINITY;
     if (over > 300.f * 300) /* columns that are tangent to the surface may be missed */
@@ -40,10 +47,13 @@ __device__ bool is_doubtful(const float from[3], const float unit[3])
         if (rest < -error)
             continue;
         const float half = root_about((rest + error) * wide) + 1e-3f;
-        const float last = floorf(from[0] + half);
-#pragma unroll 2
-        for (float i = ceilf(from[0] - half); i <= last; i++) {
-            const float dx = i - from[0], high = root_about(fabsf(fmaf(-dx * by_x, dx, rest)));
+        const float first = ceilf(from[0] - half);
+        const int columns = (int)(floorf(from[0] + half) - first) + 1;
+        const float low = (first - from[0]) * root_x;
+        float at = 0;
+#pragma unroll 4
+        for (int i = 0; i < columns; i++, at += 1.f) {
+            const float dx = fmaf(at, root_x, low), high = root_about(fabsf(fmaf(-dx, dx, rest)));
             /* A node is `away` from the surface, which is `high` above and below the point. */
             const float away = fabsf(fabsf(high - rounded(high)) - off);
             least = fminf(least, away * fmaf(2.f, high, -away));
@@ -83,7 +93,8 @@ struct doubts {
 };
 
 /* is_doubtful() of each thread's point, if it is `there`. Called by all threads. */
-__device__ __forceinline__ bool doubtful_sphere(doubts &m, const float from[3], const float unit[3], bool there)
+__device__ __forceinline__ bool doubtful_sphere(doubts &m, float rate, const float from[3], const float unit[3],
+                                                bool there)
 {
     const int i = threadIdx.x, least = REACHES - 1 - (int)fminf(2 * rsqrtf(unit[1]), (float)(REACHES - 1));
     if (i < REACHES)
@@ -111,7 +122,7 @@ __device__ __forceinline__ bool doubtful_sphere(doubts &m, const float from[3], 
     m.owner[place] = (uint8_t)i;
     __syncthreads();
     const float its[3] = {m.from[0][i], m.from[1][i], m.from[2][i]}, of[3] = {m.unit[0][i], m.unit[1][i], m.unit[2][i]};
-    m.doubtful[m.owner[i]] = of[0] < INFINITY && is_doubtful(its, of);
+    m.doubtful[m.owner[i]] = of[0] < INFINITY && is_doubtful(rate, its, of);
     __syncthreads();
     return m.doubtful[i];
 }
@@ -142,7 +153,7 @@ __global__ void __launch_bounds__(THREADS)
         }
         magnitude = __float_as_uint(fabsf(own));
     }
-    const bool marked = SPHERES ? doubtful_sphere(m, from, unit, there)
+    const bool marked = SPHERES ? doubtful_sphere(m, job.law.rate, from, unit, there)
                                 : job.law.form == RANGE_SEPARABLE && is_doubtful_cube(from, nodes_within);
     if (there) {
         value[i] = own;

@@ -1,8 +1,8 @@
 /* scatter_spheres.cuh: Gaussians cut to spheres, of one channel, to 3-D grids. A block sums a tile of 16^3 nodes from
  * its list of nearby points (scatter_near_list.cuh), a warp 8^3 of them. It takes from the list, 32 at a time, the
- * points that reach its nodes, and stores in shared memory what the nodes share: the position along x and y, and the
- * weights along z. A lane has two columns of DEEP nodes. A node is within reach if its weight along z exceeds what its
- * column leaves of the weight at the reach. */
+ * points that reach its nodes, and stores in shared memory what the nodes share: weights along x, y and z. A lane has
+ * 4 x 4 nodes along y and z. The product of the three weights is scaled so that at the reach it is the smallest normal
+ * float32: beyond, the multiplication itself gives 0, and no comparison is needed. */
 #ifndef MRIRECON_SCATTER_SPHERES_CUH
 #define MRIRECON_SCATTER_SPHERES_CUH
 
@@ -14,23 +14,46 @@ namespace
 enum {
     SPHERE_TILE = 16,
     SPHERE_CAP = 96,    /* capacity of a warp's list of points */
-    SPHERE_FLOATS = 12, /* per stored point: three 16-byte words, an odd number, which avoids bank conflicts */
-    SPHERE_ROWS = 4     /* of nodes along y, of a half of a warp's nodes */
+    SPHERE_FLOATS = 36, /* per stored point: nine 16-byte words, an odd number, which avoids bank conflicts */
+    SPHERE_Y = 8,       /* of these, weights along y, after those along z, in the order of the lanes that need them */
+    SPHERE_X = 16,      /* weights along x, each with the value */
+    SPHERE_HALF = 4,    /* nodes of a half of a warp's along y or z */
+    SPHERE_EACH = 4     /* nodes of a lane along y or z */
 };
 
 struct spheres_memory {
-    near_list<WARPS, SPHERE_CAP> list;
+    near_list<WARPS, SPHERE_CAP, OCTANTS> list;
     alignas(16) float record[WARPS][32][SPHERE_FLOATS];
     int entry[WARPS][32];                /* of a stored doubtful point in the list */
-    uint16_t taken[WARPS][64];           /* indices of list entries */
-    uint16_t listed[WARPS * SPHERE_CAP]; /* those of all warps, without gaps */
+    uint16_t taken[WARPS][32 + 2 * 32];  /* indices of list entries */
+    uint32_t listed[WARPS * SPHERE_CAP]; /* those of all warps, without gaps; octants in the upper half */
 };
 
-/* A warp's first node relative to the tile's; a lane's nodes: [half along y][along z]. */
+/* Gaussians exp(-rate) and smaller at the reach, whose products float32 might not hold, are summed another way. */
+const double SPHERE_RATE_MOST = 60;
+
+/* The factors of weights, values and sums. */
+inline void scale_products(scatter_job &job)
+{
+    const int powers = (int)ceilf(job.law.rate); /* of two, to which a weight falls at the reach, or one more */
+    job.floor = (float)ldexp(1, powers - 126);
+    job.shift = job.law.rate - (float)powers;
+    job.lift = (float)ldexp(1, 126 - powers);
+    job.raise = (float)exp2((double)-job.shift);
+}
+
+/* A warp's first node relative to the tile's; a lane's nodes, every other along y and z: [along y][along z]. */
 struct sphere_sums {
     int low[3];
-    float sum[2][DEEP];
+    float sum[SPHERE_EACH][SPHERE_EACH];
 };
+
+/* A lane's first node along each axis. */
+__device__ __forceinline__ int3 lane_node()
+{
+    const int lane = threadIdx.x & 31;
+    return make_int3(lane % SIDE, lane / SIDE % 2, lane / (2 * SIDE));
+}
 
 /* ---- points in shared memory ---- */
 
@@ -47,28 +70,38 @@ __device__ __forceinline__ int sphere_class(const float least[2], const float re
     return !(y0 || y1) ? (int)SPHERE_CLASSES : doubtful ? (int)SPHERE_DOUBTFUL : half;
 }
 
-/* Store a point: its position along x and y and the step along x, scaled so that the rate times u2 is a square; its
- * value; its weights along z. */
-__device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_job &job, spheres_memory &m, int count,
-                                                                 const int low[3])
+/* Weights along an axis of SIDE nodes, `by` apart, of which the first is at `at`: exp2(factor - at^2). */
+__device__ __forceinline__ void axis_weights(float at, float by, float factor, float weight[SIDE])
+{
+#pragma unroll
+    for (int k = 0; k < SIDE; k++) {
+        const float away = fmaf((float)k, by, at);
+        weight[k] = law_exp2(fmaf(-away, away, factor));
+    }
+}
+
+/* Store what a point's nodes share. relative: factor of its value. */
+__device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_job &job, spheres_memory &m,
+                                                                 float relative, int first, int count, const int low[3])
 {
     enum { HALF = DEEP / 2 };
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, entry = lane < count ? m.taken[warp][lane] : 0;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int entry = m.taken[warp][first + (lane < count ? lane : 0)];
     const int4 point = m.list.place[0][entry];
-    const float value = m.list.value[0][entry], scale = __int_as_float(point.w);
+    const float value = m.list.value[0][entry] * relative * job.lift, scale = __int_as_float(point.w);
     const float unit = __fdividef(job.root_rate, fabsf(scale)), by_x = unit * job.width[0], by_y = unit * job.width[1];
     const float x = (float)((low[0] << job.bits) - point.x) * job.step,
                 y = (float)((low[1] << job.bits) - point.y) * job.step;
     const float near_x = fmaxf(fmaxf(x, -x - (SIDE - 1)), 0.f) * by_x;
-    const float near_0 = fmaxf(fmaxf(y, -y - (SPHERE_ROWS - 1)), 0.f) * by_y,
-                near_1 = fmaxf(fmaxf(y + SPHERE_ROWS, -y - (2 * SPHERE_ROWS - 1)), 0.f) * by_y;
+    const float near_0 = fmaxf(fmaxf(y, -y - (SPHERE_HALF - 1)), 0.f) * by_y,
+                near_1 = fmaxf(fmaxf(y + SPHERE_HALF, -y - (2 * SPHERE_HALF - 1)), 0.f) * by_y;
     const float rest = fmaf(-near_x, near_x, job.law.rate * 1.00001f);
     const float rests[2] = {fmaf(-near_0, near_0, rest), fmaf(-near_1, near_1, rest)};
-    float u2[DEEP], least[2] = {INFINITY, INFINITY};
-    (void)packed_squares<DEEP>(job, point.z, low[2], unit * unit * job.spacing2[2], u2);
+    float w[DEEP], least[2] = {INFINITY, INFINITY};
+    (void)packed_squares<DEEP>(job, point.z, low[2], unit * unit * job.spacing2[2], w);
 #pragma unroll
     for (int k = 0; k < DEEP; k++)
-        least[k / HALF] = fminf(least[k / HALF], u2[k]);
+        least[k / HALF] = fminf(least[k / HALF], w[k]);
     const int own = lane < count ? sphere_class(least, rests, scale < 0) : (int)SPHERE_CLASSES;
     class_ends<SPHERE_CLASSES> ends;
     const int place = class_places(own, ends);
@@ -76,10 +109,16 @@ __device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_j
         float *r = m.record[warp][place];
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
-            u2[k] = law_exp2(-u2[k]);
-        put_four(r, 0, x * by_x, y * by_y, by_x, value);
-        put_four(r, 1, u2[0], u2[1], u2[2], u2[3]);
-        put_four(r, 2, u2[4], u2[5], u2[6], u2[7]);
+            w[k] = law_exp2(-w[k]) * job.floor;
+        put_four(r, 0, w[0], w[2], w[4], w[6]);
+        put_four(r, 1, w[1], w[3], w[5], w[7]);
+        axis_weights(y * by_y, by_y, 0, w);
+        put_four(r + SPHERE_Y, 0, w[0], w[2], w[4], w[6]);
+        put_four(r + SPHERE_Y, 1, w[1], w[3], w[5], w[7]);
+        axis_weights(x * by_x, by_x, job.shift, w);
+#pragma unroll
+        for (int k = 0; k < SIDE; k += 2)
+            put_four(r + SPHERE_X, k / 2, w[k], value, w[k + 1], value);
         m.entry[warp][place] = entry;
     }
     return ends;
@@ -87,119 +126,140 @@ __device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_j
 
 /* ---- points added to nodes ---- */
 
-/* What a column's nodes have in common: what weights along z must exceed; their factor. */
-struct sphere_column {
-    float least, weight;
-};
-
-/* The column at `half` along y of a stored point; x: its scaled distance along x, squared. */
-__device__ __forceinline__ struct sphere_column column_of(const scatter_job &job, const float4 &flat, float square_x,
-                                                          int half)
+/* a b; 0 if that is below the smallest normal number. */
+__device__ __forceinline__ float normal_product(float a, float b)
 {
-    const int lane = threadIdx.x & 31;
-    const float row = (float)(lane / SIDE + half * SPHERE_ROWS) * job.width_ratio, y = fmaf(row, flat.z, flat.y);
-    const float square = fmaf(y, y, square_x);
-    const struct sphere_column column = {law_exp2(square - job.law.rate), law_exp2(-square) * flat.w};
-    return column;
+    float product;
+    asm("mul.ftz.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+    return product;
 }
 
-__device__ __forceinline__ float square_x_of(const float4 &flat)
+/* Weights along y or z of a lane's nodes FROM to TO (exclusive). */
+template <int FROM, int TO> __device__ __forceinline__ void load_weights(const float *from, float weight[SPHERE_EACH])
 {
-    const float x = fmaf((float)((threadIdx.x & 31) % SIDE), flat.z, flat.x);
-    return x * x;
-}
-
-/* Add stored points from `from` to `to` (exclusive) to the halves Y0 to Y1 along y of nodes Z0 to Z1 along z
- * (exclusive). */
-template <int Y0, int Y1, int Z0, int Z1>
-__device__ __forceinline__ void add_spheres_from(const scatter_job &job, const float (*record)[SPHERE_FLOATS], int from,
-                                                 int to, float sum[2][DEEP])
-{
-#pragma unroll 1
-    for (int i = from; i < to; i++) {
-        const float4 *r = (const float4 *)record[i], flat = r[0];
-        const float square_x = square_x_of(flat);
-        float weight[DEEP];
-#pragma unroll
-        for (int k = Z0; k < Z1; k += 4) {
-            const float4 w = r[1 + k / 4];
-            weight[k] = w.x, weight[k + 1] = w.y, weight[k + 2] = w.z, weight[k + 3] = w.w;
-        }
-#pragma unroll
-        for (int y = Y0; y < Y1; y++) {
-            const struct sphere_column column = column_of(job, flat, square_x, y);
-#pragma unroll
-            for (int k = Z0; k < Z1; k++)
-                if (weight[k] > column.least)
-                    sum[y][k] = fmaf(column.weight, weight[k], sum[y][k]);
-        }
+    if (TO - FROM == SPHERE_EACH) {
+        const float4 w = *(const float4 *)from;
+        weight[0] = w.x, weight[1] = w.y, weight[2] = w.z, weight[3] = w.w;
+    } else {
+        const float2 w = *(const float2 *)(from + FROM);
+        weight[FROM] = w.x, weight[FROM + 1] = w.y;
     }
 }
 
-/* Which of a column's nodes are within a doubtful point's reach: bit k, in double precision. */
-__device__ __noinline__ uint32_t settled(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int x, int y,
-                                         int z)
+/* Add stored points from `from` to `to` (exclusive) to a lane's nodes Y0 to Y1 along y and Z0 to Z1 along z
+ * (exclusive). */
+template <int Y0, int Y1, int Z0, int Z1>
+__device__ __forceinline__ void add_spheres_from(const float (*record)[SPHERE_FLOATS], int from, int to,
+                                                 float sum[SPHERE_EACH][SPHERE_EACH])
+{
+    const int3 own = lane_node();
+    const float *x = record[from] + SPHERE_X + 2 * own.x, *y = record[from] + SPHERE_Y + SPHERE_EACH * own.y,
+                *z = record[from] + SPHERE_EACH * own.z;
+#pragma unroll 1
+    for (int left = to - from; left > 0; left--) {
+        const float2 flat = *(const float2 *)x; /* the weight, and the value */
+        float by_y[SPHERE_EACH], by_z[SPHERE_EACH];
+        load_weights<Y0, Y1>(y, by_y);
+        load_weights<Z0, Z1>(z, by_z);
+        x += SPHERE_FLOATS, y += SPHERE_FLOATS, z += SPHERE_FLOATS;
+        if (Y1 - Y0 <= Z1 - Z0) {
+#pragma unroll
+            for (int j = Y0; j < Y1; j++)
+                by_y[j] *= flat.x;
+        } else {
+#pragma unroll
+            for (int k = Z0; k < Z1; k++)
+                by_z[k] *= flat.x;
+        }
+#pragma unroll
+        for (int j = Y0; j < Y1; j++)
+#pragma unroll
+            for (int k = Z0; k < Z1; k++)
+                sum[j][k] = fmaf(normal_product(by_y[j], by_z[k]), flat.y, sum[j][k]);
+    }
+}
+
+/* Which of a lane's nodes, of which (x, y, z) is the first, are within a doubtful point's reach, in double precision:
+ * bit 4 j + k. */
+__device__ __forceinline__ uint32_t settled(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
+                                            int x, int y, int z)
 {
     double at[3];
     exact_place(job, tile, point, rel, at);
     const double reach = job.law.reach * (double)fabsf(__int_as_float(rel.w));
     uint32_t within = 0;
-    for (int k = 0; k < DEEP; k++) {
-        const int node[3] = {x, y, z + k};
+#pragma unroll 1
+    for (int n = 0; n < SPHERE_EACH * SPHERE_EACH; n++) {
+        const int node[3] = {x, y + n / SPHERE_EACH * 2, z + n % SPHERE_EACH * 2};
         double sum = 0;
         for (int d = 2; d >= 0; d--) {
             const double away = (node[d] - at[d]) * job.spacing[d];
             sum = __dadd_rn(sum, __dmul_rn(away, away));
         }
-        within |= (sum < __dmul_rn(reach, reach)) << k;
+        within |= (sum < __dmul_rn(reach, reach)) << n;
     }
     return within;
 }
 
-/* Add a doubtful point, entry `entry` of the list, to the half `half` along y. */
+/* Add a doubtful point, entry `entry` of the list. */
 __device__ __forceinline__ void add_doubtful(const scatter_job &job, const spheres_memory &m, uint32_t tile,
-                                             const float4 *r, int entry, int half, const int low[3], float sum[DEEP])
+                                             const float *record, int entry, sphere_sums &nodes)
 {
-    const int lane = threadIdx.x & 31;
-    const struct sphere_column column = column_of(job, r[0], square_x_of(r[0]), half);
-    const float4 w[2] = {r[1], r[2]};
-    const float weight[DEEP] = {w[0].x, w[0].y, w[0].z, w[0].w, w[1].x, w[1].y, w[1].z, w[1].w};
-    float doubt = INFINITY;
-    uint32_t within = 0;
+    const int3 own = lane_node();
+    const float2 flat = *(const float2 *)(record + SPHERE_X + 2 * own.x);
+    float by_y[SPHERE_EACH], by_z[SPHERE_EACH], doubt = INFINITY;
+    load_weights<0, SPHERE_EACH>(record + SPHERE_Y + SPHERE_EACH * own.y, by_y);
+    load_weights<0, SPHERE_EACH>(record + SPHERE_EACH * own.z, by_z);
 #pragma unroll
-    for (int k = 0; k < DEEP; k++) {
-        within |= (weight[k] > column.least) << k;
-        doubt = fminf(doubt, fabsf(weight[k] - column.least));
+    for (int j = 0; j < SPHERE_EACH; j++) {
+        by_y[j] *= flat.x;
+        const float high = by_y[j] * 0x1p126f;
+#pragma unroll
+        for (int k = 0; k < SPHERE_EACH; k++)
+            doubt = fminf(doubt, fabsf(fmaf(high, by_z[k], -1.f)));
     }
     /* 1.4e-5 of a weight: 2e-5 of its binary logarithm. */
-    if (doubt < 1.4e-5f * job.law.rate * column.least)
-        within = settled(job, tile, m.list.point[0][entry], m.list.place[0][entry], low[0] + lane % SIDE,
-                         low[1] + lane / SIDE + half * SPHERE_ROWS, low[2]);
+    const bool doubtful = doubt < 1.4e-5f * job.law.rate;
+    if (!__any_sync(~0u, doubtful)) {
 #pragma unroll
-    for (int k = 0; k < DEEP; k++)
-        if (within >> k & 1)
-            sum[k] = fmaf(column.weight, weight[k], sum[k]);
+        for (int j = 0; j < SPHERE_EACH; j++)
+#pragma unroll
+            for (int k = 0; k < SPHERE_EACH; k++)
+                nodes.sum[j][k] = fmaf(normal_product(by_y[j], by_z[k]), flat.y, nodes.sum[j][k]);
+        return;
+    }
+    uint32_t within = 0;
+    if (doubtful)
+        within = settled(job, tile, m.list.point[0][entry], m.list.place[0][entry], nodes.low[0] + own.x,
+                         nodes.low[1] + own.y, nodes.low[2] + own.z);
+#pragma unroll
+    for (int j = 0; j < SPHERE_EACH; j++)
+#pragma unroll
+        for (int k = 0; k < SPHERE_EACH; k++) {
+            float product = normal_product(by_y[j], by_z[k]);
+            if (doubtful)
+                product = within >> (SPHERE_EACH * j + k) & 1 ? by_y[j] * by_z[k] : 0;
+            nodes.sum[j][k] = fmaf(product, flat.y, nodes.sum[j][k]);
+        }
 }
 
-/* Add the first `count` taken points. */
-__device__ __forceinline__ void add_spheres(const scatter_job &job, spheres_memory &m, uint32_t tile, int count,
-                                            sphere_sums &nodes)
+/* Add `count` taken points from `first` on, at most 32. */
+__device__ __forceinline__ void add_spheres(const scatter_job &job, spheres_memory &m, uint32_t tile, float relative,
+                                            int first, int count, sphere_sums &nodes)
 {
-    enum { HALF = DEEP / 2 };
+    enum { ALL = SPHERE_EACH, HALF = SPHERE_EACH / 2 };
     const int warp = threadIdx.x / 32;
-    const class_ends<SPHERE_CLASSES> n = put_sphere(job, m, count, nodes.low);
+    const class_ends<SPHERE_CLASSES> n = put_sphere(job, m, relative, first, count, nodes.low);
     const float(*record)[SPHERE_FLOATS] = m.record[warp];
     __syncwarp();
-    add_spheres_from<0, 2, 0, DEEP>(job, record, 0, n.end[SPHERE_ALL], nodes.sum);
-    add_spheres_from<0, 2, 0, HALF>(job, record, n.end[SPHERE_ALL], n.end[SPHERE_Z0], nodes.sum);
-    add_spheres_from<0, 2, HALF, DEEP>(job, record, n.end[SPHERE_Z0], n.end[SPHERE_Z1], nodes.sum);
-    add_spheres_from<0, 1, 0, DEEP>(job, record, n.end[SPHERE_Z1], n.end[SPHERE_Y0], nodes.sum);
-    add_spheres_from<1, 2, 0, DEEP>(job, record, n.end[SPHERE_Y0], n.end[SPHERE_Y1], nodes.sum);
+    add_spheres_from<0, ALL, 0, ALL>(record, 0, n.end[SPHERE_ALL], nodes.sum);
+    add_spheres_from<0, ALL, 0, HALF>(record, n.end[SPHERE_ALL], n.end[SPHERE_Z0], nodes.sum);
+    add_spheres_from<0, ALL, HALF, ALL>(record, n.end[SPHERE_Z0], n.end[SPHERE_Z1], nodes.sum);
+    add_spheres_from<0, HALF, 0, ALL>(record, n.end[SPHERE_Z1], n.end[SPHERE_Y0], nodes.sum);
+    add_spheres_from<HALF, ALL, 0, ALL>(record, n.end[SPHERE_Y0], n.end[SPHERE_Y1], nodes.sum);
 #pragma unroll 1
     for (int i = n.end[SPHERE_Y1]; i < n.end[SPHERE_DOUBTFUL]; i++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            add_doubtful(job, m, tile, (const float4 *)record[i], m.entry[warp][i], half, nodes.low, nodes.sum[half]);
+        add_doubtful(job, m, tile, record[i], m.entry[warp][i], nodes);
     __syncwarp();
 }
 
@@ -218,65 +278,47 @@ __device__ __forceinline__ int list_entries(spheres_memory &m)
     const int all = __shfl_sync(~0u, before, WARPS - 1), held = __shfl_sync(~0u, own, warp);
     const int first = __shfl_sync(~0u, before, warp) - held;
     for (int i = lane; i < held; i += 32)
-        m.listed[first + i] = (uint16_t)(warp * SPHERE_CAP + i);
+        m.listed[first + i] = (uint32_t)(warp * SPHERE_CAP + i) | (uint32_t)m.list.octants[warp][i] << 16;
     __syncthreads();
     return all;
 }
 
 /* Add the block's list to the warp's nodes. */
 __device__ __forceinline__ void add_sphere_list(const scatter_job &job, spheres_memory &m, uint32_t tile,
-                                                sphere_sums &nodes)
+                                                float relative, sphere_sums &nodes)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const float half[3] = {half_side(SIDE), half_side(SIDE), half_side(DEEP)};
-    const float middle[3] = {(float)nodes.low[0] + 3.5f, (float)nodes.low[1] + 3.5f, (float)nodes.low[2] + 3.5f};
+    const uint32_t octant = 1u << (16 + warp), earlier = (1u << lane) - 1;
     const int all = list_entries(m);
     int taken = 0;
 #pragma unroll 1
-    for (int first = 0; first < all; first += 32) {
-        const int i = first + lane;
-        const uint16_t entry = m.listed[i < all ? i : 0];
-        const bool near = i < all && place_reaches<false>(job, m.list.place[0][entry], middle, half);
-        const uint32_t hits = __ballot_sync(~0u, near);
-        if (near)
-            m.taken[warp][taken + __popc(hits & ((1u << lane) - 1))] = entry;
-        taken += __popc(hits);
+    for (int first = 0; first < all;) {
+#pragma unroll
+        for (int k = 0; k < 2; k++, first += 32) {
+            const uint32_t entry = first + lane < all ? m.listed[first + lane] : 0;
+            const uint32_t hits = __ballot_sync(~0u, entry & octant);
+            if (entry & octant)
+                m.taken[warp][taken + __popc(hits & earlier)] = (uint16_t)entry;
+            taken += __popc(hits);
+        }
         __syncwarp();
-        if (taken >= 32) {
-            add_spheres(job, m, tile, 32, nodes);
-            taken -= 32;
-            const uint16_t moved = m.taken[warp][32 + lane];
-            __syncwarp();
-            m.taken[warp][lane] = moved;
-            __syncwarp();
+#pragma unroll 1
+        while (taken >= 32 || (first >= all && taken > 0)) {
+            const int count = min(taken, 32);
+            taken -= count;
+            add_spheres(job, m, tile, relative, taken, count, nodes);
         }
     }
-    if (taken > 0)
-        add_spheres(job, m, tile, taken, nodes);
-}
-
-/* Write one column of DEEP sums, `plane` apart, or add them. No other block writes these nodes, and the memory's own
- * additions need not be waited for; they take subnormal numbers for 0. */
-__device__ __forceinline__ void put_column(float *to, size_t plane, int deep, bool adds, float strength,
-                                           const float sum[DEEP])
-{
-#pragma unroll
-    for (int k = 0; k < DEEP; k++, to += plane)
-        if (k < deep) {
-            if (adds)
-                atomicAdd(to, sum[k] * strength);
-            else
-                *to = sum[k] * strength;
-        }
 }
 
 /* Add sums to the grid (job.set and not `again`: write them), or (slot >= 0) write them to a slot, adding to it if
- * `again`; then set them to 0. */
+ * `again`. No other block writes these nodes, and the memory's own additions need not be waited for;
+ * they take subnormal numbers for 0. */
 __device__ __forceinline__ void put_spheres(const scatter_job &job, const spheres_memory &m, const sums_work &work,
-                                            const near_task &task, bool again, sphere_sums &nodes)
+                                            const near_task &task, bool again, float relative, const sphere_sums &nodes)
 {
-    const int lane = threadIdx.x & 31, slot = task.slot;
-    const int x = nodes.low[0] + lane % SIDE, y = nodes.low[1] + lane / SIDE, z = nodes.low[2];
+    const int3 own = lane_node();
+    const int slot = task.slot, x = nodes.low[0] + own.x, y = nodes.low[1] + own.y, z = nodes.low[2] + own.z;
     size_t row = SPHERE_TILE, plane = SPHERE_TILE * SPHERE_TILE;
     float *to = work.slots + (size_t)max(slot, 0) * job.slot;
     int size[3] = {SPHERE_TILE, SPHERE_TILE, SPHERE_TILE};
@@ -288,16 +330,28 @@ __device__ __forceinline__ void put_spheres(const scatter_job &job, const sphere
         for (int d = 0; d < 3; d++)
             size[d] = job.points.box.cells[d] - m.list.span[0].low[d];
     }
-    const bool adds = again || (slot < 0 && !job.set);
-    const float strength = slot < 0 ? job.strength : 1;
+    const bool adds = again || (slot < 0 && !job.set),
+               whole = size[0] >= SPHERE_TILE && size[1] >= SPHERE_TILE && size[2] >= SPHERE_TILE;
+    const float strength = (slot < 0 ? job.strength * job.raise : job.raise) * inverse_power(relative);
     to += (size_t)z * plane + (size_t)y * row + (size_t)x;
+    if (whole && !adds) { /* almost all tiles */
 #pragma unroll
-    for (int half = 0; half < 2; half++, to += SPHERE_ROWS * row) {
-        if (x < size[0] && y + half * SPHERE_ROWS < size[1])
-            put_column(to, plane, size[2] - z, adds, strength, nodes.sum[half]);
+        for (int k = 0; k < SPHERE_EACH; k++, to += 2 * plane)
 #pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            nodes.sum[half][k] = 0;
+            for (int j = 0; j < SPHERE_EACH; j++)
+                to[2 * j * row] = nodes.sum[j][k] * strength;
+    } else {
+#pragma unroll
+        for (int k = 0; k < SPHERE_EACH; k++, to += 2 * plane)
+#pragma unroll
+            for (int j = 0; j < SPHERE_EACH; j++) {
+                if (x >= size[0] || y + 2 * j >= size[1] || z + 2 * k >= size[2])
+                    continue;
+                if (adds)
+                    atomicAdd(to + 2 * j * row, nodes.sum[j][k] * strength);
+                else
+                    to[2 * j * row] = nodes.sum[j][k] * strength;
+            }
     }
 }
 
@@ -310,15 +364,21 @@ __global__ void __launch_bounds__(THREADS, 3)
     if (!near_task_of(job, work, task))
         return;
     const int warp = threadIdx.x / 32;
-    sphere_sums nodes = {{warp % 2 * SIDE, warp / 2 % 2 * SIDE, warp / 4 * DEEP}, {}};
-    near_scan<WARPS, SPHERE_CAP, false> scan(job, m.list, task.tile);
+    const unsigned largest = *job.largest;
+    if (blockIdx.x == 0 && threadIdx.x == 0 && job.told)
+        *job.told = largest;
+    const float relative = relative_of(largest);
+    if (relative == 0) /* then the host sums them another way */
+        return;
+    near_scan<WARPS, SPHERE_CAP, false, OCTANTS> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true, again = false;
     while (more) {
         more = scan.fill();
         more = __syncthreads_or(more);
-        add_sphere_list(job, m, task.tile, nodes);
-        put_spheres(job, m, work, task, again, nodes);
+        sphere_sums nodes = {{warp % 2 * SIDE, warp / 2 % 2 * SIDE, warp / 4 * DEEP}, {}};
+        add_sphere_list(job, m, task.tile, relative, nodes);
+        put_spheres(job, m, work, task, again, relative, nodes);
         again = true;
         if (more)
             __syncthreads();

@@ -23,11 +23,6 @@ static const struct size *size_of(int n)
     return NULL;
 }
 
-bool fft_in_halves(int n)
-{
-    return size_of(n) != NULL;
-}
-
 int fft_two_stage_size(int cells)
 {
     for (const struct size &size : sizes)

@@ -81,13 +81,22 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     stage<R0, true, FFT_BACK, STAGE_LAST>(a, at, shared, n, lines, n / R0);
 }
 
+/* NULL: such rows are transformed in halves. */
+template <int R0, int R1, int R2, int R3> static void (*kernel_of_radices())(struct rows_args)
+{
+    if constexpr (fft_in_halves(R0 * R1 * R2 * R3))
+        return NULL;
+    else
+        return convolve_size<R0, R1, R2, R3>;
+}
+
 static void (*kernel_of_rows(int n, int *threads))(struct rows_args)
 {
     switch (n) {
 #define SIZE(N, R0, R1, R2, R3)            \
     case N:                                \
         *threads = N / (R3 > 1 ? R3 : R2); \
-        return convolve_size<R0, R1, R2, R3>;
+        return kernel_of_radices<R0, R1, R2, R3>();
         ROW_SIZES(SIZE)
 #undef SIZE
     default:

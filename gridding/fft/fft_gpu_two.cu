@@ -5,13 +5,6 @@
 #include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_sizes.cuh"
 
-/* n, first radix, last. */
-#define TWO_STAGES(X) \
-    X(192, 16, 12)    \
-    X(224, 16, 14)    \
-    X(384, 16, 24)    \
-    X(400, 20, 20)
-
 enum { LINES = 16, EIGHT_THREADS = 64 };
 
 /* R = A B points, A and B coprime (Good-Thomas): input (B a + A b) mod R is put at (a, b) of a matrix, which is

@@ -10,8 +10,28 @@
 /* The index of frequency f (0 .. n - 1, in FFT order) of a row of n cells in struct fft_rows' spectrum. */
 int fft_rows_place(int n, int f);
 
+/* 2 L, A, B, threads of a transform (8 or 16: divisors of a warp), the smallest first; fft_halves_lines.cuh explains
+ * them. */
+#define HALVES(X)      \
+    X(128, 8, 8, 8)    \
+    X(160, 10, 8, 8)   \
+    X(192, 12, 8, 8)   \
+    X(224, 16, 7, 8)   \
+    X(240, 15, 8, 8)   \
+    X(256, 16, 8, 8)   \
+    X(288, 9, 16, 16)  \
+    X(320, 10, 16, 16) \
+    X(384, 12, 16, 16) \
+    X(480, 15, 16, 16) \
+    X(512, 16, 16, 16)
+
 /* Whether n is such a size; for those, fft_rows_place(), fft_convolve_rows() and fft_convolve_columns(). */
-bool fft_in_halves(int n);
+static constexpr bool fft_in_halves(int n)
+{
+#define SIZE(N, A, B, T) n == N ||
+    return HALVES(SIZE) false;
+#undef SIZE
+}
 int fft_halves_place(int n, int f);
 
 /* The number of twiddle factors between the stages of lines of n cells (0: no such size), and their values. */

@@ -9,27 +9,13 @@
  * own, with j = t + B r and k = k1 + A k2: the sum over r by thread t, a twiddle factor w^(t (2 k1 + q)), the sum over
  * t by thread k1; back, the sum over k2 by thread k1, the same factor, the sum over k1 by thread t. The factors w^(q B
  * r) of odd frequencies on the image's side are constants. A thread has at most 16 values, so that a multiprocessor has
- * registers for 1,024 threads. */
+ * registers for 1,024 threads. HALVES has the sizes (fft_halves.cuh). */
 #ifndef MRIRECON_FFT_HALVES_LINES_CUH
 #define MRIRECON_FFT_HALVES_LINES_CUH
 
 #include "gridding/base/launch_gpu.cuh"
 #include "gridding/fft/dft_gpu.cuh"
 #include "gridding/fft/fft_halves.cuh"
-
-/* 2 L, A, B, threads of a transform (8 or 16: divisors of a warp), the smallest first. */
-#define HALVES(X)      \
-    X(128, 8, 8, 8)    \
-    X(160, 10, 8, 8)   \
-    X(192, 12, 8, 8)   \
-    X(224, 16, 7, 8)   \
-    X(240, 15, 8, 8)   \
-    X(256, 16, 8, 8)   \
-    X(288, 9, 16, 16)  \
-    X(320, 10, 16, 16) \
-    X(384, 12, 16, 16) \
-    X(480, 15, 16, 16) \
-    X(512, 16, 16, 16)
 
 /* The entry of n, which must be one of HALVES, in a table of them. */
 template <class SIZE> static const SIZE *halves_of(const SIZE *sizes, int n)

@@ -6,6 +6,7 @@
 #define MRIRECON_FFT_SIZES_CUH
 
 #include "gridding/fft/fft_gpu.cuh"
+#include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_lines.cuh"
 
 /* ---- blocks ---- */
@@ -120,13 +121,17 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     }
 }
 
-/* The kernel of kind KIND for lines of n cells; NULL: no size of the table. */
+/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one that fft_image_kernel() serves. */
 template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(struct lines_args)
 {
+    constexpr bool back = KIND == FFT_BACK || KIND == FFT_BACK_IMAGE;
     switch (n) {
-#define SIZE(N, R0, R1, R2, R3) \
-    case N:                     \
-        return transform_size<R0, R1, R2, R3, ROWS, KIND>;
+#define SIZE(N, R0, R1, R2, R3)                                \
+    case N:                                                    \
+        if constexpr (back && fft_image_serves(N))             \
+            return NULL;                                       \
+        else                                                   \
+            return transform_size<R0, R1, R2, R3, ROWS, KIND>;
         FFT_SIZES(SIZE)
 #undef SIZE
     default:

@@ -1,7 +1,7 @@
 #include "gridding/fft/fft_halves.cuh"
-#include "gridding/fft/fft_image.cuh"
 #include "gridding/fft/fft_several.cuh"
 #include "gridding/fft/fft_sizes.cuh"
+#include "gridding/fft/fft_two.cuh"
 
 #include <cmath>
 #include <cstdlib>
@@ -201,11 +201,11 @@ static void (*choose_kernel(const struct gpu *gpu, bool rows, size_t line_bytes,
                             struct lines_args *a))(struct lines_args)
 {
     const struct fft_pass *pass = &a->pass;
-    const bool back = pass->kind == FFT_BACK || pass->kind == FFT_BACK_IMAGE;
-    const struct fft_kernel image = back ? fft_image_kernel(a->n, rows, pass->kind) : fft_kernel{NULL, 0, 0};
-    void (*kernel)(struct lines_args) = image.kernel ? image.kernel : kernel_of_table(a->n, rows, pass->kind);
-    a->lines_per_block = image.kernel ? image.lines : lines_that_fit(a->threads, rows);
-    a->threads = image.kernel ? image.threads : a->threads;
+    const struct fft_kernel two =
+        fft_two_serves(a->n, pass->kind) ? fft_two_kernel(a->n, rows, pass->kind) : fft_kernel{NULL, 0, 0};
+    void (*kernel)(struct lines_args) = two.kernel ? two.kernel : kernel_of_table(a->n, rows, pass->kind);
+    a->lines_per_block = two.kernel ? two.lines : lines_that_fit(a->threads, rows);
+    a->threads = two.kernel ? two.threads : a->threads;
     while (!kernel && a->lines_per_block > 1 &&
            (a->lines_per_block * line_bytes > gpu->shared_most || a->lines_per_block * a->threads > BLOCK_THREADS_MOST))
         a->lines_per_block /= 2;

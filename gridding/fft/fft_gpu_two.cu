@@ -1,11 +1,10 @@
-/* Passes to images of the most frequent sizes, faster than fft_sizes.cuh's general ones: two stages instead of three,
- * 16 lines a block, so that columns are read in pieces of 128 bytes and a thread has 12 to 24 loads in flight; and 512
- * cells in three stages, with one more block per multiprocessor. */
-#include "gridding/base/host_device.h"
-#include "gridding/fft/fft_image.cuh"
+/* Passes of the most frequent sizes, faster than fft_sizes.cuh's general ones: 16 lines a block, so that columns are
+ * read in pieces of 128 bytes, and two stages instead of three, so that a thread has 12 to 25 loads in flight; passes
+ * back of 512 cells have three, of which a thread does two butterflies each. */
 #include "gridding/fft/fft_sizes.cuh"
+#include "gridding/fft/fft_two.cuh"
 
-enum { LINES = 16, EIGHT_THREADS = 64 };
+enum { LINES = 16, EIGHT_THREADS = 32 };
 
 /* R = A B points, A and B coprime (Good-Thomas): input (B a + A b) mod R is put at (a, b) of a matrix, which is
  * transformed along both axes; output k is then at (k mod A, k mod B). No twiddles. */
@@ -51,6 +50,44 @@ template <> __device__ __forceinline__ void dft<24>(float2 *v)
     dft_coprime<3, 8>(v);
 }
 
+/* exp(2 pi i j / 25). */
+struct turns25 {
+    float re[25], im[25];
+};
+
+static __host__ __device__ constexpr struct turns25 turns25_make()
+{
+    struct turns25 w = {};
+    for (int j = 0; j < 25; j++) {
+        w.re[j] = (float)power_series(6.28318530717958647692 / 25 * j, 0);
+        w.im[j] = (float)power_series(6.28318530717958647692 / 25 * j, 1);
+    }
+    return w;
+}
+
+/* Inputs 5 a + b, outputs k + 5 l: DFTs over a, factors exp(2 pi i b k / 25), DFTs over b. */
+template <> __device__ __forceinline__ void dft<25>(float2 *v)
+{
+    constexpr struct turns25 w = turns25_make();
+    float2 t[25];
+#pragma unroll
+    for (int b = 0; b < 5; b++)
+        dft5(v[b], v[5 + b], v[10 + b], v[15 + b], v[20 + b]);
+#pragma unroll
+    for (int k = 0; k < 5; k++) {
+#pragma unroll
+        for (int b = 1; k > 0 && b < 5; b++)
+            v[5 * k + b] = mul(v[5 * k + b], make_float2(w.re[b * k], w.im[b * k]));
+        dft5(v[5 * k], v[5 * k + 1], v[5 * k + 2], v[5 * k + 3], v[5 * k + 4]);
+#pragma unroll
+        for (int l = 0; l < 5; l++)
+            t[k + 5 * l] = v[5 * k + l];
+    }
+#pragma unroll
+    for (int i = 0; i < 25; i++)
+        v[i] = t[i];
+}
+
 static __host__ __device__ constexpr int two_threads(int first, int last)
 {
     return first > last ? first : last;
@@ -70,20 +107,64 @@ static __global__ void __launch_bounds__(LINES *two_threads(A, B), 2)
     stage<B, ROWS, KIND, STAGE_LAST>(a, at, shared, A * B, lines, A);
 }
 
-enum { EIGHT_BLOCKS = DEVICE_ARCH >= 1200 ? 2 : 3 }; /* a multiprocessor has 1,536 or 2,048 threads */
+/* stage() of 8 for a line of 512 cells, of which the thread does butterflies t and t + EIGHT_THREADS. */
+template <bool ROWS, fft_kind KIND, stage_step STEP>
+static __device__ __forceinline__ void stage_512(const struct lines_args &a, const struct place &at, float2 *shared,
+                                                 int lines, int done)
+{
+    constexpr int n = 512, apart = n / 8;
+    float2 v[2][8];
+    if (at.there)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int t = at.thread + EIGHT_THREADS * i;
+#pragma unroll
+            for (int r = 0; r < 8; r++)
+                v[i][r] = STEP == STAGE_FIRST ? load<KIND>(a.pass, at, n, t + r * apart)
+                                              : shared[slot_of(ROWS, n, lines, at, t + r * apart)];
+            if (STEP == STAGE_FIRST)
+                continue;
+            const float2 w = __ldg(a.twiddles + t % done * (apart / done));
+            float2 power = w;
+#pragma unroll
+            for (int r = 1; r < 8; r++) {
+                v[i][r] = mul(v[i][r], power);
+                power = mul(power, w);
+            }
+        }
+    if (STEP == STAGE_INNER)
+        __syncthreads();
+    if (at.there)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int t = at.thread + EIGHT_THREADS * i, first = t / done * done * 8 + t % done;
+            if (STEP != STAGE_LAST) {
+                dft<8>(v[i]);
+#pragma unroll
+                for (int r = 0; r < 8; r++)
+                    shared[slot_of(ROWS, n, lines, at, first + r * done)] = v[i][r];
+            } else if (2 * a.pass.kept <= n) {
+                finish<8, true, KIND>(a, at, n, first, done, v[i]);
+            } else {
+                finish<8, false, KIND>(a, at, n, first, done, v[i]);
+            }
+        }
+    if (STEP != STAGE_LAST)
+        __syncthreads();
+}
 
-/* Blocks of COLUMNS_MOST lines, fewer for rows. */
+/* Blocks of LINES lines, fewer for rows. */
 template <bool ROWS, fft_kind KIND>
-static __global__ void __launch_bounds__(COLUMNS_MOST *EIGHT_THREADS, EIGHT_BLOCKS)
+static __global__ void __launch_bounds__(LINES *EIGHT_THREADS, 2)
     transform_512(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
-    const int lines = ROWS ? (int)blockDim.x / EIGHT_THREADS : COLUMNS_MOST;
+    const int lines = ROWS ? (int)blockDim.x / EIGHT_THREADS : LINES;
     const struct place at = place_of(a, ROWS, lines, EIGHT_THREADS);
     gpu_begin_behind();
-    stage<8, ROWS, KIND, STAGE_FIRST>(a, at, shared, 512, lines, 1);
-    stage<8, ROWS, KIND, STAGE_INNER>(a, at, shared, 512, lines, 8);
-    stage<8, ROWS, KIND, STAGE_LAST>(a, at, shared, 512, lines, 64);
+    stage_512<ROWS, KIND, STAGE_FIRST>(a, at, shared, lines, 1);
+    stage_512<ROWS, KIND, STAGE_INNER>(a, at, shared, lines, 8);
+    stage_512<ROWS, KIND, STAGE_LAST>(a, at, shared, lines, 64);
 }
 
 template <bool ROWS, fft_kind KIND> static struct fft_kernel kernel_of(int n)
@@ -94,16 +175,24 @@ template <bool ROWS, fft_kind KIND> static struct fft_kernel kernel_of(int n)
         return fft_kernel{transform_two<A, B, ROWS, KIND>, two_threads(A, B), LINES};
         TWO_STAGES(SIZE)
 #undef SIZE
-    case 512:
-        return fft_kernel{transform_512<ROWS, KIND>, EIGHT_THREADS, COLUMNS_MOST};
     default:
-        return fft_kernel{NULL, 0, 0};
+        if constexpr (fft_two_serves(512, KIND))
+            return fft_kernel{transform_512<ROWS, KIND>, EIGHT_THREADS, LINES};
+        else
+            return fft_kernel{NULL, 0, 0};
     }
 }
 
-struct fft_kernel fft_image_kernel(int n, bool rows, fft_kind kind)
+struct fft_kernel fft_two_kernel(int n, bool rows, fft_kind kind)
 {
-    if (kind == FFT_BACK_IMAGE)
+    switch (kind) {
+    case FFT_BACK_IMAGE:
         return kernel_of<false, FFT_BACK_IMAGE>(n);
-    return rows ? kernel_of<true, FFT_BACK>(n) : kernel_of<false, FFT_BACK>(n);
+    case FFT_FORTH_IMAGE:
+        return kernel_of<false, FFT_FORTH_IMAGE>(n);
+    case FFT_FORTH:
+        return rows ? kernel_of<true, FFT_FORTH>(n) : kernel_of<false, FFT_FORTH>(n);
+    default:
+        return rows ? kernel_of<true, FFT_BACK>(n) : kernel_of<false, FFT_BACK>(n);
+    }
 }

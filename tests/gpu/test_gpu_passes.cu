@@ -81,7 +81,7 @@ static value line_sum(const std::vector<value> &turns, const std::vector<value> 
     return sum;
 }
 
-/* The relative error of what was compared. The factors between stages are up to the 23rd power of a float32 number,
+/* The relative error of what was compared. The factors between stages are up to the 24th power of a float32 number,
  * whose roundings, of 6e-8 at most each, add up to 1.4e-6 at most; those of the two to eight stages, which are
  * independent, to 2e-7. */
 struct comparison {

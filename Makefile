@@ -14,10 +14,12 @@ VERSION := 0.1.0
 
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
 	cppcheck libmicrohttpd-dev libgnutls28-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev \
-	libsqlite3-dev libjansson-dev libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libqhull-dev libseccomp-dev \
-	libsystemd-dev libcmocka-dev dicom3tools dpkg-dev mandoc zsh python3 python3-numpy python3-h5py python3-yaml
+	libsqlite3-dev libjansson-dev libcurl4-gnutls-dev libpng-dev zlib1g-dev libisal-dev libnifti-dev libqhull-dev \
+	libseccomp-dev libsystemd-dev libcmocka-dev dicom3tools dpkg-dev mandoc zsh python3 python3-numpy python3-h5py \
+	python3-yaml
 
-PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
+PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libisal libseccomp \
+	libsystemd libcurl
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 # With sanitizers, -O1 compiles in half the time (gridding/ and some tests' own sums run long enough for -O2), and
 # of the debug information a report needs only the line numbers.
@@ -37,7 +39,7 @@ say = $(if $(V),,@echo '$(1)' &&)
 
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
 LIBS_GRIDDING = $(call pkg,qhull_r) $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
-LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
+LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libisal libseccomp jansson)
 # The codec has libhdf5 in itself, where its archive is there: the shared one brings curl, OpenSSL and Kerberos, which
 # the process that reads uploads has no use for, and of which three quarters of its start consisted (7.0 ms of processor
 # time, 1.6 without).

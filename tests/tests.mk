@@ -141,6 +141,6 @@ $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/ki
 	$(addprefix daemon/http/,digest.c http_fields.c http_parse.c idempotency.c submission.c tokens.c) \
 	$(addprefix daemon/mrd/,mrd_clients.c mrd_config.c) daemon/store/job.c) tests/tests.mk
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
-	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls jansson libpng zlib) -lm
+	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls jansson libpng zlib libisal) -lm
 
 .PHONY: unit bench openapi fuzz fuzzers check check-gpu check-deb

@@ -1,10 +1,10 @@
-/* Pictures as PNG: one filter, and run lengths only, because noise has no longer repeats. This takes a fifth of the
- * time of zlib's usual strategy, for a file 8 % smaller. */
+/* Pictures as PNG: one filter, and the deflate of ISA-L's igzip, which takes 0.4 of the time of zlib's fastest way for
+ * them (Z_RLE), for a file that is a few percent larger. */
 #include "recon/image/image_leaf.h"
-#include "recon/image/picture_pack.h"
 
 #include "gridding/base/err.h"
 
+#include <isa-l/igzip_lib.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -44,10 +44,10 @@ static void sink_warning(png_structp png, png_const_charp words)
 
 /* ---- pieces ---- */
 
-/* Rows that are compressed on their own, so that threads can share a picture: with run lengths only, nothing is lost by
- * that but a few bytes a piece. */
+/* Rows that are compressed on their own, so that threads can share a picture: little is lost by that, because noise has
+ * no repeats far apart. */
 struct piece {
-    size_t first, rows, bytes; /* bytes: of `packed` */
+    size_t first, rows, bytes; /* bytes: of `packed`; 0: it could not be compressed */
     bool last;
     uint8_t *raw, *packed;
     uLong check; /* Adler-32 of `raw` */
@@ -64,12 +64,18 @@ struct pieces {
     struct piece piece[PIECES_MOST];
 };
 
+/* Noise takes its own bytes and, for each block, the lengths of its codes. */
+static size_t packed_most(size_t count)
+{
+    return count + count / 8 + 1024;
+}
+
 static int pieces_create(struct pieces *p, const struct picture *picture)
 {
     const size_t line = 1 + picture->width * (size_t)picture->channels;
     *p = (struct pieces){.picture = picture, .line = line, .check = adler32(0, NULL, 0)};
     p->rows = line < RAW_BYTES ? RAW_BYTES / line : 1;
-    p->room = ZLIB_HEAD + pack_most(p->rows * line) + ZLIB_CHECK;
+    p->room = ZLIB_HEAD + packed_most(p->rows * line) + ZLIB_CHECK;
     const size_t pieces = (picture->height + p->rows - 1) / p->rows, held = pieces < PIECES_MOST ? pieces : PIECES_MOST;
     p->memory = malloc(held * (p->rows * line + p->room));
     return p->memory ? 0 : err_no_memory("encoding the picture");
@@ -87,16 +93,38 @@ static void row_filter(const struct picture *picture, size_t y, uint8_t *to)
         to[x] = (uint8_t)(from[x] - from[x - step]);
 }
 
+struct packer {
+    struct isal_zstream stream;
+    uint8_t tables[ISAL_DEF_LVL1_DEFAULT];
+};
+
 static void piece_pack(const struct pieces *p, struct piece *piece)
 {
     const size_t count = piece->rows * p->line;
     for (size_t y = 0; y < piece->rows; y++)
         row_filter(p->picture, piece->first + y, piece->raw + y * p->line);
     piece->check = adler32(adler32(0, NULL, 0), piece->raw, (uInt)count);
-    piece->bytes = pack_bytes(piece->raw, count, piece->last, piece->packed + ZLIB_HEAD);
+    piece->bytes = 0;
+    struct packer *packer = malloc(sizeof *packer);
+    if (!packer)
+        return;
+    struct isal_zstream *z = &packer->stream;
+    isal_deflate_init(z);
+    z->level = 1;
+    z->level_buf = packer->tables;
+    z->level_buf_size = sizeof packer->tables;
+    z->next_in = piece->raw;
+    z->avail_in = (uint32_t)count;
+    z->next_out = piece->packed + ZLIB_HEAD;
+    z->avail_out = (uint32_t)packed_most(count);
+    z->end_of_stream = piece->last;
+    z->flush = piece->last ? NO_FLUSH : SYNC_FLUSH;
+    if (isal_deflate(z) == COMP_OK && z->avail_in == 0 && z->avail_out > 0)
+        piece->bytes = z->total_out;
+    free(packer);
 }
 
-/* Compress the next pieces. False: there is none. */
+/* Compress the next pieces. False: there is none, or (p->count < 0) no memory. */
 static bool pieces_next(struct pieces *p)
 {
     const size_t height = p->picture->height;
@@ -119,6 +147,9 @@ static bool pieces_next(struct pieces *p)
         for (int i = 0; i < p->count; i++)
             piece_pack(p, &p->piece[i]);
     }
+    for (int i = 0; i < p->count; i++)
+        if (p->piece[i].bytes == 0)
+            p->count = -1;
     return p->count > 0;
 }
 
@@ -160,6 +191,8 @@ static int pieces_write(struct pieces *pieces, int fd)
         while (pieces_next(pieces))
             for (int i = 0; i < pieces->count; i++)
                 piece_put(png, pieces, &pieces->piece[i]);
+        if (pieces->count < 0)
+            sink.rc = err_no_memory("encoding the picture");
         png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
     }
     png_destroy_write_struct(&png, &info);

@@ -30,7 +30,9 @@ override CFLAGS := $(CFLAGS) -std=c17 -D_GNU_SOURCE -I. -fopenmp -fno-math-errno
 override LDFLAGS := $(LDFLAGS) -Wl,--as-needed -fopenmp -rdynamic
 ifeq ($(SAN),1)
 # -w: at -O1 GCC warns of what it would see to be impossible at -O2. Warnings are errors in all other builds.
-override CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -w
+# AddressSanitizer reports what null and object-size would; with them, sums take a quarter to a third more time.
+override CFLAGS  += -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined \
+	-fno-omit-frame-pointer -w
 override LDFLAGS += -fsanitize=address,undefined
 endif
 

@@ -1,6 +1,7 @@
 /* nufft.c: the device-independent part of NUFFTs: checks, the choice of kernel and grid, deapodisation tables, batches.
  */
 #include "gridding/nufft/nufft_leaf.h"
+#include "gridding/nufft/spread.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
@@ -17,7 +18,7 @@ struct nufft {
     size_t samples, pixels;
     struct nufft_shape shape;
     double crowded; /* 0 to 1: degree to which samples crowd in one place */
-    double oversampling, expected_error;
+    double oversampling, expected_error, expected_seconds;
     struct nufft_times times;
     float *tables; /* memory of the shape's deapodise pointers */
 };
@@ -81,45 +82,6 @@ static int check_params(const struct nufft_params *p, size_t samples)
     return check_kernel(p);
 }
 
-static int box_compare(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The box of k-space, 1 / n long along each axis, that contains sample k; box 0 if k is not finite. */
-static uint64_t box_of(const struct nufft_params *p, const float *k)
-{
-    uint64_t box = 0;
-    for (int d = 0; d < p->dim; d++) {
-        if (!isfinite(k[d]))
-            return 0;
-        const double turns = (double)k[d] - floor((double)k[d]);
-        box = box * NUFFT_SIZE_MOST + (uint64_t)(turns * p->n[d] + 0.5) % (uint64_t)p->n[d];
-    }
-    return box;
-}
-
-/* Whether samples crowd: 0 up to a sixteenth of them in the fullest box, 1 from three times that on. Only some samples
- * are examined, selected by multiples of the golden ratio, because equal steps might select the same position of every
- * readout. */
-static double crowding(const struct nufft_params *p, size_t samples, const float *k)
-{
-    enum { ASKED = 1024 };
-    uint64_t box[ASKED];
-    int most = 0, run = 0;
-    for (int i = 0; i < ASKED && samples > 0; i++) {
-        const uint64_t place = (uint32_t)((uint32_t)i * 0x9E3779B9u);
-        box[i] = box_of(p, k + (size_t)(place * samples >> 32) * (size_t)p->dim);
-    }
-    qsort(box, samples > 0 ? ASKED : 0, sizeof *box, box_compare);
-    for (int i = 0; i < ASKED && samples > 0; i++) {
-        run = i > 0 && box[i] == box[i - 1] ? run + 1 : 1;
-        most = run > most ? run : most;
-    }
-    return fmin(1, fmax(0, 8 * ((double)most / ASKED - 1. / 16)));
-}
-
 /* Model: half of an image's energy is from samples with the same position between cells; all of it if samples crowd. A
  * radial kernel's aliasing is then larger by a fifth. */
 static double corner_aliasing(const struct nufft_shape *shape, double crowded)
@@ -139,10 +101,10 @@ static double corner_aliasing(const struct nufft_shape *shape, double crowded)
     return fmax(shape->aliasing, sqrt(squares));
 }
 
-/* A kernel on a grid, and its expected error. */
+/* A kernel on a grid, and its expected error and time. */
 struct choice {
     struct nufft_shape shape;
-    double oversampling, error;
+    double oversampling, error, seconds;
 };
 
 /* The factor by which a device's errors may exceed its leaf's estimate, which is for samples that do not crowd: crowded
@@ -154,14 +116,13 @@ static double crowded_excess(const struct nufft *plan)
     return 1 + (most - 1) * plan->crowded;
 }
 
-/* Seconds, and c->error. */
-static double cost_of(const struct nufft *plan, struct choice *c)
+/* c->seconds and c->error. */
+static void estimate(const struct nufft *plan, struct choice *c)
 {
     const double excess = crowded_excess(plan);
     c->shape.tolerance = plan->shape.tolerance / excess;
-    const double seconds = plan->leaf->cost(plan->dev, &c->shape, plan->samples, &c->error);
+    c->seconds = plan->leaf->cost(plan->dev, &c->shape, plan->samples, &c->error);
     c->error *= excess;
-    return seconds;
 }
 
 /* The size of an axis of at least `cells`. `fast`: one that the device transforms faster than others, if that is not
@@ -222,7 +183,8 @@ static void add_ratio(struct ratios *to, double ratio, bool fast)
     to->fast[to->count++] = fast;
 }
 
-/* If none is given: some, and those that lead to sizes of the longest axis which the device transforms faster. */
+/* If none is given: some, and those that lead to sizes of the longest axis which the device transforms faster, with
+ * such sizes of the other axes, too, or without. */
 static void ratios_make(const struct nufft *plan, const struct nufft_params *p, double least, struct ratios *to)
 {
     static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
@@ -238,8 +200,10 @@ static void ratios_make(const struct nufft *plan, const struct nufft_params *p, 
     for (int d = 1; d < p->dim; d++)
         longest = p->n[d] > longest ? p->n[d] : longest;
     int size = plan->leaf->fast_size ? plan->leaf->fast_size((int)ceil(longest * fmax(least, tried[0]))) : 0;
-    for (; size != 0 && size <= KERNEL_MAX_OVERSAMPLING * longest; size = plan->leaf->fast_size(size + 1))
+    for (; size != 0 && size <= KERNEL_MAX_OVERSAMPLING * longest; size = plan->leaf->fast_size(size + 1)) {
         add_ratio(to, (double)size / longest, true);
+        add_ratio(to, (double)size / longest, false);
+    }
 }
 
 /* The fastest kernel and grid that meet the tolerance. If float32 cannot, the most accurate of those whose aliasing
@@ -249,10 +213,10 @@ static void choose(struct nufft *plan, const struct nufft_params *p)
 {
     const bool fixed = p->width != 0 && p->oversampling != 0;
     const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
-    struct choice cheapest = {.error = INFINITY}, exact = cheapest, plain = {.shape.aliasing = INFINITY};
+    struct choice cheapest = {.error = INFINITY, .seconds = INFINITY}, exact = cheapest,
+                  plain = {.shape.aliasing = INFINITY};
     struct ratios ratios;
     int grids[RATIOS_MOST][3];
-    double least_cost = INFINITY;
     ratios_make(plan, p, least, &ratios);
     for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
         for (int i = 0; i < ratios.count; i++) {
@@ -263,18 +227,16 @@ static void choose(struct nufft *plan, const struct nufft_params *p)
             plain = c.shape.aliasing < plain.shape.aliasing ? c : plain;
             if (!fixed && c.shape.aliasing > p->tolerance)
                 continue;
-            double cost = cost_of(plan, &c);
-            if ((fixed || c.error <= p->tolerance) && cost < least_cost) {
-                least_cost = cost;
-                cheapest = c;
-            }
+            estimate(plan, &c);
+            cheapest = (fixed || c.error <= p->tolerance) && c.seconds < cheapest.seconds ? c : cheapest;
             exact = c.error < exact.error ? c : exact;
         }
-    cost_of(plan, &plain);
+    estimate(plan, &plain);
     const struct choice *taken = isfinite(cheapest.error) ? &cheapest : isfinite(exact.error) ? &exact : &plain;
     plan->shape = taken->shape;
     plan->oversampling = taken->oversampling;
     plan->expected_error = taken->error;
+    plan->expected_seconds = taken->seconds;
 }
 
 static int make_tables(struct nufft *plan)
@@ -309,31 +271,42 @@ static int make_tables(struct nufft *plan)
     return 0;
 }
 
-int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
+/* Checks the parameters, and makes the choices of a plan that has nothing yet. */
+static int begin(struct nufft *plan, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
 {
     int rc = check_params(params, samples);
     if (rc)
         return rc;
+    const struct nufft_spread spread = nufft_spread_of(params, samples, k);
+    *plan = (struct nufft){.dev = dev,
+                           .leaf = dev->leaf->nufft,
+                           .samples = samples,
+                           .pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2],
+                           .crowded = spread.crowded,
+                           .shape = {.dim = params->dim,
+                                     .n = {params->n[0], params->n[1], params->n[2]},
+                                     .kernel = params->kernel,
+                                     .tolerance = params->tolerance,
+                                     .batch = params->batch,
+                                     .bin_depth = params->bin_depth,
+                                     .overflow = params->overflow,
+                                     .method = params->method,
+                                     .purpose = params->purpose,
+                                     .centre = spread.centre,
+                                     .filled = spread.filled,
+                                     .overflow_ops = &range_overflow_ops}};
+    choose(plan, params);
+    return 0;
+}
+
+int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
+{
     struct nufft *plan = calloc(1, sizeof *plan);
     if (!plan)
         return err_no_memory("a plan");
-    plan->dev = dev;
-    plan->leaf = dev->leaf->nufft;
-    plan->samples = samples;
-    plan->crowded = crowding(params, samples, k);
-    plan->pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2];
-    plan->shape = (struct nufft_shape){.dim = params->dim,
-                                       .n = {params->n[0], params->n[1], params->n[2]},
-                                       .kernel = params->kernel,
-                                       .tolerance = params->tolerance,
-                                       .batch = params->batch,
-                                       .bin_depth = params->bin_depth,
-                                       .overflow = params->overflow,
-                                       .method = params->method,
-                                       .purpose = params->purpose,
-                                       .overflow_ops = &range_overflow_ops};
-    choose(plan, params);
-    rc = make_tables(plan);
+    int rc = begin(plan, dev, params, samples, k);
+    if (!rc)
+        rc = make_tables(plan);
     if (!rc)
         rc = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
     if (!rc)
@@ -341,6 +314,19 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
     else
         nufft_free(plan);
     return rc;
+}
+
+int nufft_expect(struct dev *dev, const struct nufft_params *params, size_t samples, const float *k,
+                 struct nufft_expected *out)
+{
+    struct nufft plan;
+    int rc = begin(&plan, dev, params, samples, k);
+    if (rc)
+        return rc;
+    const int *grid = plan.shape.grid;
+    *out = (struct nufft_expected){
+        plan.shape.width, {grid[0], grid[1], grid[2]}, plan.expected_error, plan.expected_seconds};
+    return 0;
 }
 
 void nufft_free(struct nufft *plan)

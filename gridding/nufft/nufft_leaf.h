@@ -30,8 +30,10 @@ struct nufft_shape {
     int batch;              /* the most transforms passed to a leaf at a time */
     int bin_depth;          /* as in nufft_params */
     enum nufft_overflow overflow;
-    enum nufft_method method;                /* likewise */
-    enum nufft_purpose purpose;              /* likewise */
+    enum nufft_method method;   /* likewise */
+    enum nufft_purpose purpose; /* likewise */
+    double centre; /* the share of the samples in the fullest box of 1 / n of k-space, if more than chance explains */
+    double filled; /* the part of k-space that the samples fill: spokes leave corners empty */
     const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
@@ -143,6 +145,16 @@ struct nufft_inside {
     size_t samples;
 };
 void nufft_inside(const struct nufft *plan, struct nufft_inside *out);
+
+/* What a plan would be, without making it, for the search of plans (tests/bench/bench_plans.c). Fails as
+ * nufft_create(), with ERR_BAD_PARAMETER. */
+struct nufft_expected {
+    int width, grid[3];
+    double error;   /* of an adjoint's image */
+    double seconds; /* of a transform, by the model of the leaf's cost() */
+};
+int nufft_expect(struct dev *dev, const struct nufft_params *params, size_t samples, const float *k,
+                 struct nufft_expected *out);
 
 /* A plan's bins, for tests. Fails with ERR_BAD_PARAMETER (not a GPU's plan), ERR_DEVICE. */
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins);

@@ -23,9 +23,9 @@ static inline void must(int code, const char *what)
 /* Zeroed memory; the caller frees it. A failed allocation ends the program. */
 static inline void *take(size_t bytes)
 {
-    void *memory = malloc(bytes ? bytes : 1);
+    void *memory = calloc(1, bytes ? bytes : 1);
     if (!memory)
-        must(err_set(ERR_NO_MEMORY, "no memory for %zu bytes", bytes), "malloc");
+        must(err_set(ERR_NO_MEMORY, "no memory for %zu bytes", bytes), "calloc");
     return memory;
 }
 

@@ -1,11 +1,7 @@
 /* bench_nufft: the NUFFT on one device: JSON lines, one per measurement.
  *
  *   bench_nufft [--cpu] [--cases a,b,c,d,e] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
- *               [--threads N] [--runs 11] [--no-error] [--ask] [--search]
- *
- * --search: what the choice of width, oversampling and method is worth: every one of them that keeps the tolerance is
- * tried and told, and then the fastest adjoint and forward transform, and both together, beside those of the plans that
- * are chosen for them, these and the fastest timed again in turn.
+ *               [--threads N] [--runs 11] [--no-error] [--ask]
  *
  * --ask: the CPU asks about once per millisecond whether to go on, as in a job (gridding/base/ask.h).
  *
@@ -16,20 +12,13 @@
  * first, which create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum
  * over all samples. peak_mib is the process'. */
 #include "gridding/base/ask.h"
-#include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/normal.h"
-#include "gridding/nufft/nufft_leaf.h"
 #include "tests/bench/nufft_cases.h"
 
 #include <string.h>
 #include <sys/resource.h>
 
 enum { PIXELS_CHECKED = 200, PLANS = 5, CPU_FRAME = 16 };
-
-static size_t pixels_of(const struct bench_case *c)
-{
-    return (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
-}
 
 /* Error of the last transform of the batch. */
 static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
@@ -66,7 +55,7 @@ struct options {
     const char *cases, *tolerances;
     int width, coils, threads, runs;
     double oversampling;
-    bool error, cpu, ask, search;
+    bool error, cpu, ask;
 };
 
 /* Seconds that creating plans took. */
@@ -128,203 +117,6 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
            (struct creation){create, create}, times, sqrt(off / all));
 }
 
-/* ---- the search ---- */
-
-enum { PURPOSES = 3, OVERSAMPLINGS_MOST = 64, PLANS_MOST = 2000 };
-static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
-
-/* A plan for a purpose: the one that is chosen, or the fastest that the search found. */
-struct fastest {
-    double seconds;
-    struct nufft_info info;
-    struct nufft_params params; /* that make it again */
-};
-
-/* Median times of an adjoint, a forward transform, and their sum; INFINITY: more than twice that of the fastest.
- * Returns false if the plan does not use the requested method or does not meet the tolerance. */
-static bool time_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
-                      const struct fastest best[PURPOSES], struct c32 *data, struct c32 *image, struct nufft_info *info,
-                      double seconds[PURPOSES])
-{
-    enum { RUNS = 7, RUNS_MOST = 41 };
-    const double brief = 1e-3; /* s: of transforms below it there are more runs */
-    struct nufft *plan;
-    must(nufft_create(&plan, dev, params, c->samples, k), "nufft_create");
-    nufft_describe(plan, info);
-    bool counts = info->expected_error <= params->tolerance && (params->method == 0 || info->method == params->method);
-    seconds[NUFFT_FOR_BOTH] = 0;
-    for (int way = 0; counts && way < 2; way++) {
-        double times[RUNS_MOST], most = 0;
-        int runs = RUNS;
-        for (int i = -2; i < runs && most < 2 * best[way].seconds; i++) {
-            double start = clock_seconds();
-            must(way ? nufft_forward(plan, c->batch, image, data) : nufft_adjoint(plan, c->batch, data, image),
-                 "a transform");
-            times[i < 0 ? 0 : i] = clock_seconds() - start;
-            most = i == -1 ? times[0] : i < 0 ? 0 : most;
-            runs = most > 0 && most < brief ? RUNS_MOST : RUNS;
-        }
-        seconds[way] = most < 2 * best[way].seconds ? median(times, runs) : INFINITY;
-        seconds[NUFFT_FOR_BOTH] += seconds[way];
-    }
-    nufft_free(plan);
-    return counts;
-}
-
-static void tell_search(const struct bench_case *c, double tolerance, const char *what, const struct fastest *ours,
-                        const struct fastest *best, int tried)
-{
-    const struct nufft_info *a = &ours->info, *b = &best->info;
-    printf("{\"case\":\"%s\",\"what\":\"search, %s\",\"tolerance\":%g,\"plans\":%d,\"ms\":%.3f,\"method\":\"%s\","
-           "\"products\":%d,\"width\":%d,\"grid\":[%d,%d,%d],\"best_ms\":%.3f,\"best_method\":\"%s\","
-           "\"best_products\":%d,\"best_width\":%d,\"best_grid\":[%d,%d,%d],\"over_best\":%.3f}\n",
-           c->id, what, tolerance, tried, ours->seconds * 1e3, nufft_method_name(a->method), a->products, a->width,
-           a->grid[0], a->grid[1], a->grid[2], best->seconds * 1e3, nufft_method_name(b->method), b->products, b->width,
-           b->grid[0], b->grid[1], b->grid[2], ours->seconds / best->seconds);
-    fflush(stdout);
-}
-
-static void tell_plan(const struct bench_case *c, double tolerance, const struct nufft_info *info,
-                      const double seconds[PURPOSES])
-{
-    printf("{\"case\":\"%s\",\"what\":\"plan\",\"tolerance\":%g,\"method\":\"%s\",\"products\":%d,\"width\":%d,"
-           "\"grid\":[%d,%d,%d],\"bins\":%zu",
-           c->id, tolerance, nufft_method_name(info->method), info->products, info->width, info->grid[0], info->grid[1],
-           info->grid[2], info->bins);
-    for (int way = 0; way < 2; way++)
-        if (isfinite(seconds[way]))
-            printf(",\"%s_ms\":%.3f", purpose_names[way], seconds[way] * 1e3);
-    printf("}\n");
-    fflush(stdout);
-}
-
-/* The plans chosen by default, one per purpose, into ours[] and best[]. */
-static bool time_chosen(struct dev *dev, const struct bench_case *c, struct nufft_params params, const float *k,
-                        struct c32 *data, struct c32 *image, struct fastest ours[PURPOSES],
-                        struct fastest best[PURPOSES])
-{
-    for (int purpose = 0; purpose < PURPOSES; purpose++)
-        ours[purpose] = best[purpose] = (struct fastest){.seconds = INFINITY};
-    for (int purpose = 0; purpose < PURPOSES; purpose++) {
-        const struct fastest none[PURPOSES] = {{.seconds = INFINITY}, {.seconds = INFINITY}, {.seconds = INFINITY}};
-        double seconds[PURPOSES];
-        struct nufft_info info;
-        params.purpose = (enum nufft_purpose)purpose;
-        if (!time_plan(dev, c, &params, k, none, data, image, &info, seconds))
-            return false;
-        ours[purpose] = (struct fastest){seconds[purpose], info, params};
-        for (int way = 0; way < PURPOSES; way++)
-            if (seconds[way] < best[way].seconds)
-                best[way] = (struct fastest){seconds[way], info, params};
-    }
-    return true;
-}
-
-/* Time the chosen plan and the fastest in turn: that of many which had the luckiest median is not the fastest. */
-static void time_again(struct dev *dev, const struct bench_case *c, int purpose, const float *k, struct c32 *data,
-                       struct c32 *image, struct fastest *ours, struct fastest *best)
-{
-    enum { ROUNDS = 5 };
-    const struct fastest none[PURPOSES] = {{.seconds = INFINITY}, {.seconds = INFINITY}, {.seconds = INFINITY}};
-    double of_ours[ROUNDS], of_best[ROUNDS], seconds[PURPOSES];
-    const bool same = memcmp(&ours->info.grid, &best->info.grid, sizeof ours->info.grid) == 0 &&
-                      ours->info.width == best->info.width && ours->info.method == best->info.method;
-    for (int i = 0; i < ROUNDS; i++) {
-        struct nufft_info info;
-        time_plan(dev, c, &ours->params, k, none, data, image, &info, seconds);
-        of_ours[i] = of_best[i] = seconds[purpose];
-        if (!same) {
-            time_plan(dev, c, &best->params, k, none, data, image, &info, seconds);
-            of_best[i] = seconds[purpose];
-        }
-    }
-    ours->seconds = median(of_ours, ROUNDS);
-    best->seconds = median(of_best, ROUNDS);
-}
-
-/* Some oversamplings, and those of all sizes of the longest axis that the device's FFT transforms faster than others;
- * returns their number. */
-static int oversamplings_of(struct dev *dev, const struct bench_case *c, double to[OVERSAMPLINGS_MOST])
-{
-    static const double some[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
-    int (*const fast_size)(int) = dev->leaf->nufft->fast_size;
-    int count = 0, longest = 1;
-    for (; count < (int)(sizeof some / sizeof *some); count++)
-        to[count] = some[count];
-    for (int d = 0; d < c->dim; d++)
-        longest = c->n[d] > longest ? c->n[d] : longest;
-    int size = fast_size ? fast_size((int)ceil(some[0] * longest)) : 0;
-    for (; size != 0 && size <= 2 * longest && count < OVERSAMPLINGS_MOST; size = fast_size(size + 1)) {
-        const double ratio = (double)size / longest;
-        bool known = false;
-        for (int i = 0; i < count; i++)
-            known = known || fabs(to[i] - ratio) < 1e-9;
-        if (!known)
-            to[count++] = ratio;
-    }
-    return count;
-}
-
-/* Whether a plan with these parameters uses the requested method, keeps the tolerance and is not among the `count` in
- * seen[], to which it is added. Asked of a plan of few samples: making one of all takes longer than a transform, and
- * most plans are not wanted. */
-static bool wanted(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
-                   struct nufft_info *seen, int *count)
-{
-    enum { SAMPLES = 4096 };
-    struct nufft_info info;
-    struct nufft *plan;
-    must(nufft_create(&plan, dev, params, c->samples < SAMPLES ? c->samples : SAMPLES, k), "nufft_create");
-    nufft_describe(plan, &info);
-    nufft_free(plan);
-    if (info.expected_error > params->tolerance || info.method != params->method || *count == PLANS_MOST)
-        return false;
-    for (int i = 0; i < *count; i++)
-        if (seen[i].method == info.method && seen[i].width == info.width &&
-            memcmp(seen[i].grid, info.grid, sizeof info.grid) == 0)
-            return false;
-    seen[(*count)++] = info;
-    return true;
-}
-
-static void search(struct dev *dev, const struct bench_case *c, double tolerance, const float *k, struct c32 *data,
-                   struct c32 *image)
-{
-    struct nufft_info *seen = take(PLANS_MOST * sizeof *seen);
-    double oversamplings[OVERSAMPLINGS_MOST];
-    const int oversamplings_count = oversamplings_of(dev, c, oversamplings);
-    struct nufft_params params = {
-        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch};
-    struct fastest ours[PURPOSES], best[PURPOSES];
-    int tried = 0, count = 0;
-    if (!time_chosen(dev, c, params, k, data, image, ours, best)) {
-        free(seen);
-        return;
-    }
-    const enum nufft_method first = dev_is_gpu(dev) ? NUFFT_METHOD_TILES : NUFFT_METHOD_CPU,
-                            last = dev_is_gpu(dev) ? NUFFT_METHOD_BRICK_DENSE : NUFFT_METHOD_CPU;
-    for (params.width = 3; params.width <= 9; params.width++)
-        for (int i = 0; i < oversamplings_count; i++)
-            for (params.method = first; params.method <= last; params.method++) {
-                struct nufft_info info;
-                double seconds[PURPOSES];
-                params.oversampling = oversamplings[i];
-                if (!wanted(dev, c, &params, k, seen, &count) ||
-                    !time_plan(dev, c, &params, k, best, data, image, &info, seconds))
-                    continue;
-                tried++;
-                tell_plan(c, tolerance, &info, seconds);
-                for (int way = 0; way < PURPOSES; way++)
-                    if (seconds[way] < best[way].seconds)
-                        best[way] = (struct fastest){seconds[way], info, params};
-            }
-    free(seen);
-    for (int purpose = 0; purpose < PURPOSES; purpose++) {
-        time_again(dev, c, purpose, k, data, image, &ours[purpose], &best[purpose]);
-        tell_search(c, tolerance, purpose_names[purpose], &ours[purpose], &best[purpose], tried);
-    }
-}
-
 /* ---- a case ---- */
 
 /* Creates several plans and returns the last; records its properties and the times of creation. */
@@ -361,9 +153,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     must(dev_alloc(dev, data_bytes, &device_data), "dev_alloc");
     must(dev_alloc(dev, image_bytes, &device_image), "dev_alloc");
     must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
-    for (const char *t = o->tolerances; o->search && t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL)
-        search(dev, c, atof(t), k, device_data, device_image);
-    for (const char *t = o->tolerances; !o->search && t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
+    for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
         struct nufft_params params = {
             .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
@@ -413,15 +203,6 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     free(back);
 }
 
-/* Whether `name` is in the comma-separated list. */
-static bool named(const char *list, const char *name)
-{
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strcspn(at, ",") == strlen(name) && strncmp(at, name, strlen(name)) == 0)
-            return true;
-    return false;
-}
-
 /* As a worker's progress, which reads the clock. */
 static int go_on(void *asked)
 {
@@ -440,8 +221,6 @@ int main(int argc, char **argv)
             o.cpu = true;
         else if (strcmp(argv[i], "--ask") == 0)
             o.ask = true;
-        else if (strcmp(argv[i], "--search") == 0)
-            o.search = true;
         else if (strcmp(argv[i], "--cases") == 0 && ++i)
             o.cases = value;
         else if (strcmp(argv[i], "--tolerances") == 0 && ++i)

@@ -2,6 +2,7 @@
 #include "tests/unit/nufft_fixture.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
+#include "gridding/nufft/spread.h"
 
 /* Compare adjoint and forward of a problem with the oracle, for every transform of the batch, and with each other. */
 static void check_problem(const struct problem *p)
@@ -91,6 +92,7 @@ static void every_purpose(void **unused)
     const struct problem p = {2, {32, 32, 1}, 1, 3829, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
     struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = p.tolerance, .batch = 1};
     struct nufft_info info[NUFFT_FOR_BOTH + 1];
+    struct nufft_expected expected[NUFFT_FOR_BOTH + 1];
     struct dev *dev;
     float *k = make_k(p.dim, p.samples, p.spread);
     struct c32 *data = make_values(p.samples, 3), *image = make_values(pixels_of(&p), 4);
@@ -106,7 +108,17 @@ static void every_purpose(void **unused)
         assert_true(forward_error(&p, k, NULL, image, data_got) <= p.tolerance);
         nufft_describe(plan, &info[purpose]);
         nufft_free(plan);
+        assert_int_equal(nufft_expect(dev, &params, p.samples, k, &expected[purpose]), 0);
+        assert_int_equal(expected[purpose].width, info[purpose].width);
+        assert_memory_equal(expected[purpose].grid, info[purpose].grid, sizeof info[purpose].grid);
+        assert_true(expected[purpose].error == info[purpose].expected_error);
     }
+    /* The best plan for both is not faster than the best for each. */
+    assert_true(expected[NUFFT_FOR_ADJOINT].seconds > 0 && expected[NUFFT_FOR_FORWARD].seconds > 0);
+    assert_true(expected[NUFFT_FOR_BOTH].seconds >=
+                (1 - 1e-9) * (expected[NUFFT_FOR_ADJOINT].seconds + expected[NUFFT_FOR_FORWARD].seconds));
+    params.tolerance = 0;
+    assert_int_equal(nufft_expect(dev, &params, p.samples, k, &expected[0]), ERR_BAD_PARAMETER);
     assert_true(info[NUFFT_FOR_FORWARD].grid[0] < info[NUFFT_FOR_ADJOINT].grid[0]);
     assert_true(info[NUFFT_FOR_FORWARD].width > info[NUFFT_FOR_ADJOINT].width);
     assert_true(info[NUFFT_FOR_BOTH].grid[0] >= info[NUFFT_FOR_FORWARD].grid[0] &&
@@ -384,6 +396,36 @@ static void sizes_that_a_device_transforms_fast(void **state)
     dev_free(cpu);
 }
 
+/* Spokes leave corners empty and crowd at 0, in any period; uniform samples do neither. */
+static void how_samples_lie(void **unused)
+{
+    (void)unused;
+    enum { SPOKES = 200, READOUT = 100, COUNT = SPOKES * READOUT };
+    float *k = malloc(3 * COUNT * sizeof *k);
+    assert_non_null(k);
+    for (int dim = 2; dim <= 3; dim++)
+        for (int spokes = 0; spokes < 2; spokes++) {
+            const struct nufft_params params = {.dim = dim, .n = {50, 50, dim == 3 ? 50 : 1}};
+            for (int m = 0; m < COUNT; m++) {
+                const double r = (double)(m % READOUT) / READOUT - 0.5, turn = 2.4 * (m / READOUT),
+                             z = dim == 3 ? (double)(m / READOUT) / SPOKES : 0, across = sqrt(1 - z * z);
+                const double at[3] = {1 + r * across * cos(turn), r * across * sin(turn), r * z};
+                for (int d = 0; d < dim; d++)
+                    k[m * dim + d] = (float)(spokes ? at[d] : uniform((uint64_t)(3 * m + d)) - 0.5);
+            }
+            const struct nufft_spread spread = nufft_spread_of(&params, COUNT, k);
+            const double pi = 3.14159265358979, filled = !spokes ? 1 : dim == 2 ? pi / 4 : pi / 6;
+            assert_true(fabs(spread.filled - filled) < 1e-9);
+            /* Two to three samples of each spoke are in the box around 0; 1024 samples are examined. */
+            assert_true(spokes ? spread.centre > 0.01 && spread.centre < 0.04 : spread.centre < 0.005);
+            assert_true(spread.crowded == 0);
+        }
+    memset(k, 0, 3 * COUNT * sizeof *k);
+    const struct nufft_params params = {.dim = 3, .n = {50, 50, 50}};
+    assert_true(nufft_spread_of(&params, COUNT, k).crowded == 1);
+    free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +441,7 @@ int main(void)
         cmocka_unit_test(halves),
         cmocka_unit_test(no_samples),
         cmocka_unit_test(sizes_that_a_device_transforms_fast),
+        cmocka_unit_test(how_samples_lie),
         cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

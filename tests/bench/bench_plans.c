@@ -1,0 +1,384 @@
+/* bench_plans: what the choice of a plan's width, grid and method costs against the best of a search: JSON lines, one
+ * per case, tolerance and purpose.
+ *
+ *   bench_plans [--cpu] [--cases y4,n,..] [--tolerances 1e-2,1e-3,1e-4,1e-5] [--purposes adjoint,forward,both]
+ *               [--within 1.6] [--coils N] [--all]
+ *
+ * Cases: tests/bench/nufft_cases.h; all by default.
+ *
+ * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
+ * tolerance and the model of their times expects at most `within` times its least for one of the tolerances and
+ * purposes. Each is timed briefly once for all tolerances (--all prints these times). Then the fastest of a tolerance
+ * and purpose and the plan that is chosen for it are timed again, in turn: the median of ROUNDS medians each, since
+ * that of many candidates which had the luckiest time is not the fastest. `spread` is the chosen plan's slowest round
+ * over its fastest. */
+#include "gridding/base/dev_leaf.h"
+#include "gridding/nufft/nufft_leaf.h"
+#include "gridding/range/kernel.h"
+#include "tests/bench/nufft_cases.h"
+
+#include <string.h>
+
+enum { PURPOSES = 3, WAYS = 2, TOLERANCES_MOST = 8, RATIOS_MOST = 64, CANDIDATES_MOST = 16384, CPU_FRAME = 16 };
+enum { ROUNDS = 7, FINALISTS = 4 /* beside the chosen plan */ };
+static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
+
+struct options {
+    const char *cases, *purposes;
+    double tolerance[TOLERANCES_MOST], within;
+    int tolerances, coils;
+    bool cpu, all;
+};
+
+struct candidate {
+    struct nufft_params params;
+    struct nufft_expected expected;
+    double model[WAYS]; /* seconds; NAN: not asked for */
+    bool wanted, timed;
+    struct nufft_info info; /* if timed */
+    double seconds[WAYS];
+};
+
+/* A case on the device. */
+struct scene {
+    struct dev *dev;
+    const struct bench_case *of;
+    float *k;
+    struct c32 *data, *image, *to_data, *to_image; /* device memory */
+    struct candidate *candidate;
+    int candidates;
+};
+
+/* Seconds of a purpose, from those of the two ways. */
+static double of_purpose(const double seconds[WAYS], int purpose)
+{
+    return purpose == NUFFT_FOR_BOTH ? seconds[0] + seconds[1] : seconds[purpose];
+}
+
+/* ---- candidates ---- */
+
+/* Some oversamplings, and those of all sizes of the longest axis that the device's FFT transforms faster than others;
+ * returns their number. */
+static int ratios_of(const struct scene *s, double to[RATIOS_MOST])
+{
+    static const double some[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    int (*const fast_size)(int) = s->dev->leaf->nufft->fast_size;
+    int count = 0, longest = 1;
+    for (; count < (int)(sizeof some / sizeof *some); count++)
+        to[count] = some[count];
+    for (int d = 0; d < s->of->dim; d++)
+        longest = s->of->n[d] > longest ? s->of->n[d] : longest;
+    int size = fast_size ? fast_size((int)ceil(some[0] * longest)) : 0;
+    for (; size != 0 && size <= 2 * longest && count < RATIOS_MOST; size = fast_size(size + 1))
+        to[count++] = (double)size / longest;
+    return count;
+}
+
+/* The same kernel, grid and expected error: also the same number of products, and the same method, or none that is
+ * supported and therefore tiles. */
+static bool same_expected(const struct candidate *a, const struct candidate *b)
+{
+    return a->expected.width == b->expected.width && a->expected.error == b->expected.error &&
+           memcmp(a->expected.grid, b->expected.grid, sizeof a->expected.grid) == 0 && a->model[0] == b->model[0] &&
+           a->model[1] == b->model[1];
+}
+
+static void candidates_make(struct scene *s, const struct options *o)
+{
+    const enum nufft_method first = o->cpu ? NUFFT_METHOD_CPU : NUFFT_METHOD_TILES,
+                            last = o->cpu ? NUFFT_METHOD_CPU : NUFFT_METHOD_BRICK_DENSE;
+    const struct bench_case *c = s->of;
+    double ratio[RATIOS_MOST];
+    const int ratios = ratios_of(s, ratio);
+    int asked = 0;
+    for (int t = 0; t < o->tolerances; t++)
+        for (int width = KERNEL_MIN_WIDTH; width <= KERNEL_MAX_WIDTH; width++)
+            for (int i = 0; i < ratios; i++)
+                for (enum nufft_method m = first; m <= last && asked < CANDIDATES_MOST; m++)
+                    s->candidate[asked++].params = (struct nufft_params){.dim = c->dim,
+                                                                         .n = {c->n[0], c->n[1], c->n[2]},
+                                                                         .tolerance = o->tolerance[t],
+                                                                         .width = width,
+                                                                         .oversampling = ratio[i],
+                                                                         .method = m,
+                                                                         .batch = c->batch};
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int i = 0; i < asked; i++) {
+        struct candidate *a = &s->candidate[i];
+        a->expected.error = INFINITY;
+        for (int way = 0; way < WAYS; way++) {
+            struct nufft_params params = a->params;
+            params.purpose = (enum nufft_purpose)way;
+            if (nufft_expect(s->dev, &params, c->samples, s->k, &a->expected))
+                break; /* no such kernel keeps the tolerance */
+            a->model[way] = a->expected.seconds;
+        }
+    }
+    s->candidates = 0;
+    for (int i = 0; i < asked; i++) {
+        struct candidate *a = &s->candidate[i];
+        bool known = !(a->expected.error <= a->params.tolerance);
+        for (int j = 0; !known && j < s->candidates; j++)
+            known = same_expected(a, &s->candidate[j]);
+        if (!known)
+            s->candidate[s->candidates++] = *a;
+    }
+}
+
+static void candidates_limit(struct scene *s, const struct options *o)
+{
+    for (int t = 0; t < o->tolerances; t++)
+        for (int purpose = 0; purpose < PURPOSES; purpose++) {
+            double least = INFINITY;
+            for (int i = 0; i < s->candidates; i++)
+                if (s->candidate[i].expected.error <= o->tolerance[t])
+                    least = fmin(least, of_purpose(s->candidate[i].model, purpose));
+            for (int i = 0; i < s->candidates && named(o->purposes, purpose_names[purpose]); i++)
+                if (s->candidate[i].expected.error <= o->tolerance[t] &&
+                    of_purpose(s->candidate[i].model, purpose) <= o->within * least)
+                    s->candidate[i].wanted = true;
+        }
+}
+
+/* ---- times ---- */
+
+static double time_once(const struct scene *s, struct nufft *plan, int way)
+{
+    const double start = clock_seconds();
+    must(way ? nufft_forward(plan, s->of->batch, s->image, s->to_data)
+             : nufft_adjoint(plan, s->of->batch, s->data, s->to_image),
+         "a transform");
+    return clock_seconds() - start;
+}
+
+/* The median of as many calls as take about `least` seconds, 1 to 21. */
+static double time_some(const struct scene *s, struct nufft *plan, int way, double least)
+{
+    enum { MOST = 21 };
+    double times[MOST] = {time_once(s, plan, way)};
+    const int runs = times[0] * MOST < least ? MOST : (int)(least / times[0]) | 1;
+    for (int i = 1; i < runs; i++)
+        times[i] = time_once(s, plan, way);
+    return median(times, runs);
+}
+
+static bool same_plan(const struct nufft_info *a, const struct nufft_info *b)
+{
+    return a->method == b->method && a->products == b->products && a->width == b->width &&
+           memcmp(a->grid, b->grid, sizeof a->grid) == 0;
+}
+
+static void tell_candidate(const struct scene *s, const struct candidate *a)
+{
+    const struct nufft_info *i = &a->info;
+    printf("{\"case\":\"%s\",\"what\":\"plan\",\"method\":\"%s\",\"products\":%d,\"width\":%d,\"grid\":[%d,%d,%d],"
+           "\"error\":%.6g,\"adjoint_ms\":%.4f,\"forward_ms\":%.4f}\n",
+           s->of->id, nufft_method_name(i->method), i->products, i->width, i->grid[0], i->grid[1], i->grid[2],
+           i->expected_error, a->seconds[0] * 1e3, a->seconds[1] * 1e3);
+}
+
+/* Times the candidate, unless it turns out to be one of those before it or to use another method; returns the index of
+ * the plan that it is, or -1. */
+static int try_candidate(struct scene *s, const struct options *o, int index)
+{
+    const double brief = 1e-3; /* s */
+    struct candidate *a = &s->candidate[index];
+    struct nufft *plan;
+    must(nufft_create(&plan, s->dev, &a->params, s->of->samples, s->k), "nufft_create");
+    nufft_describe(plan, &a->info);
+    int is = a->params.method == 0 || a->params.method == a->info.method ? index : -1;
+    for (int i = 0; i < index && is == index; i++)
+        is = s->candidate[i].timed && same_plan(&s->candidate[i].info, &a->info) ? i : index;
+    if (is == index) {
+        for (int way = 0; way < WAYS; way++) {
+            time_once(s, plan, way);
+            a->seconds[way] = time_some(s, plan, way, brief);
+        }
+        a->timed = true;
+        if (o->all)
+            tell_candidate(s, a);
+    }
+    nufft_free(plan);
+    return is;
+}
+
+/* ---- the chosen plan and the fastest ---- */
+
+struct finalist {
+    int index; /* of the candidate */
+    struct nufft *plan;
+    double of_round[ROUNDS], seconds;
+};
+
+/* Times the chosen plan, finalist[0], and the others in turn. */
+static void time_in_turn(struct scene *s, int purpose, struct finalist finalist[FINALISTS + 1], int count)
+{
+    const double brief = 1e-3; /* s, of a round */
+    for (int i = 0; i < count; i++)
+        must(nufft_create(&finalist[i].plan, s->dev, &s->candidate[finalist[i].index].params, s->of->samples, s->k),
+             "nufft_create");
+    for (int round = -1; round < ROUNDS; round++)
+        for (int i = 0; i < count; i++) {
+            double seconds[WAYS] = {0};
+            for (int way = 0; way < WAYS; way++)
+                if (purpose == NUFFT_FOR_BOTH || purpose == way)
+                    seconds[way] = time_some(s, finalist[i].plan, way, brief);
+            finalist[i].of_round[round < 0 ? 0 : round] = of_purpose(seconds, purpose);
+        }
+    for (int i = 0; i < count; i++) {
+        finalist[i].seconds = median(finalist[i].of_round, ROUNDS);
+        nufft_free(finalist[i].plan);
+    }
+}
+
+/* The fastest candidate of a tolerance and purpose that is not among the finalists, or -1. */
+static int fastest_left(const struct scene *s, double tolerance, int purpose, const struct finalist *finalist,
+                        int count)
+{
+    int fastest = -1;
+    for (int i = 0; i < s->candidates; i++) {
+        const struct candidate *a = &s->candidate[i];
+        bool left = a->timed && a->info.expected_error <= tolerance;
+        for (int j = 0; j < count; j++)
+            left = left && finalist[j].index != i;
+        if (left &&
+            (fastest < 0 || of_purpose(a->seconds, purpose) < of_purpose(s->candidate[fastest].seconds, purpose)))
+            fastest = i;
+    }
+    return fastest;
+}
+
+static void compare(struct scene *s, double tolerance, int purpose, int chosen)
+{
+    const double close = 1.15; /* of the times of one brief look */
+    struct finalist finalist[FINALISTS + 1] = {{.index = chosen}};
+    int count = 1, best = 0;
+    double least = INFINITY;
+    while (count <= FINALISTS) {
+        const int next = fastest_left(s, tolerance, purpose, finalist, count);
+        const double seconds = next < 0 ? INFINITY : of_purpose(s->candidate[next].seconds, purpose);
+        least = fmin(least, fmin(seconds, of_purpose(s->candidate[chosen].seconds, purpose)));
+        if (next < 0 || seconds > close * least)
+            break;
+        finalist[count++].index = next;
+    }
+    time_in_turn(s, purpose, finalist, count);
+    for (int i = 1; i < count; i++)
+        best = finalist[i].seconds < finalist[best].seconds ? i : best;
+    const struct nufft_info *a = &s->candidate[chosen].info, *b = &s->candidate[finalist[best].index].info;
+    printf("{\"case\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"ms\":%.4f,\"method\":\"%s\",\"products\":%d,"
+           "\"width\":%d,\"grid\":[%d,%d,%d],\"best_ms\":%.4f,\"best_method\":\"%s\",\"best_products\":%d,"
+           "\"best_width\":%d,\"best_grid\":[%d,%d,%d],\"over_best\":%.3f,\"spread\":%.3f,\"finalists\":%d}\n",
+           s->of->id, purpose_names[purpose], tolerance, finalist[0].seconds * 1e3, nufft_method_name(a->method),
+           a->products, a->width, a->grid[0], a->grid[1], a->grid[2], finalist[best].seconds * 1e3,
+           nufft_method_name(b->method), b->products, b->width, b->grid[0], b->grid[1], b->grid[2],
+           finalist[0].seconds / finalist[best].seconds, finalist[0].of_round[ROUNDS - 1] / finalist[0].of_round[0],
+           count);
+    fflush(stdout);
+}
+
+/* ---- a case ---- */
+
+/* Device memory of `each` values per transform, filled with those of a few transforms, again and again, if wanted. */
+static struct c32 *make_values(struct scene *s, size_t each, bool filled)
+{
+    const size_t batch = (size_t)s->of->batch, once = filled && batch > CPU_FRAME ? CPU_FRAME : batch;
+    struct c32 *values = filled ? take(once * each * sizeof *values) : NULL;
+    void *memory;
+    must(dev_alloc(s->dev, batch * each * sizeof *values, &memory), "dev_alloc");
+    if (filled)
+        fill_data(values, once * each);
+    for (size_t t = 0; filled && t < batch; t += once)
+        must(dev_upload(s->dev, (struct c32 *)memory + t * each, values,
+                        (batch - t < once ? batch - t : once) * each * sizeof *values),
+             "dev_upload");
+    free(values);
+    return memory;
+}
+
+static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
+{
+    struct scene s = {.dev = dev, .of = c};
+    const double start = clock_seconds();
+    const size_t pixels = pixels_of(c);
+    int chosen[TOLERANCES_MOST][PURPOSES], tried = 0;
+    s.k = take(c->samples * (size_t)c->dim * sizeof *s.k);
+    s.candidate = take((CANDIDATES_MOST + TOLERANCES_MOST * PURPOSES) * sizeof *s.candidate);
+    fill_k(c, s.k);
+    s.data = make_values(&s, c->samples, true);
+    s.image = make_values(&s, pixels, true);
+    s.to_data = make_values(&s, c->samples, false);
+    s.to_image = make_values(&s, pixels, false);
+    candidates_make(&s, o);
+    candidates_limit(&s, o);
+    for (int i = 0; i < s.candidates; i++)
+        tried += s.candidate[i].wanted && try_candidate(&s, o, i) == i;
+    for (int t = 0; t < o->tolerances; t++)
+        for (int purpose = 0; purpose < PURPOSES; purpose++) {
+            s.candidate[s.candidates] = (struct candidate){.params = {.dim = c->dim,
+                                                                      .n = {c->n[0], c->n[1], c->n[2]},
+                                                                      .tolerance = o->tolerance[t],
+                                                                      .batch = c->batch,
+                                                                      .purpose = (enum nufft_purpose)purpose}};
+            chosen[t][purpose] = try_candidate(&s, o, s.candidates);
+            s.candidates++;
+        }
+    for (int t = 0; t < o->tolerances; t++)
+        for (int purpose = 0; purpose < PURPOSES; purpose++)
+            if (named(o->purposes, purpose_names[purpose]))
+                compare(&s, o->tolerance[t], purpose, chosen[t][purpose]);
+    fprintf(stderr, "%s: %d plans, %.1f s\n", c->id, tried, clock_seconds() - start);
+    struct c32 *const held[] = {s.data, s.image, s.to_data, s.to_image};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        dev_release(dev, held[i]);
+    free(s.candidate);
+    free(s.k);
+}
+
+static int tolerances_read(const char *list, double to[TOLERANCES_MOST])
+{
+    int count = 0;
+    for (const char *at = list; at && count < TOLERANCES_MOST; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        to[count++] = atof(at);
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.purposes = "adjoint,forward,both", .within = 1.6};
+    o.tolerances = tolerances_read("1e-2,1e-3,1e-4,1e-5", o.tolerance);
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--cpu") == 0)
+            o.cpu = true;
+        else if (strcmp(argv[i], "--all") == 0)
+            o.all = true;
+        else if (strcmp(argv[i], "--cases") == 0 && ++i)
+            o.cases = value;
+        else if (strcmp(argv[i], "--purposes") == 0 && ++i)
+            o.purposes = value;
+        else if (strcmp(argv[i], "--tolerances") == 0 && ++i)
+            o.tolerances = tolerances_read(value, o.tolerance);
+        else if (strcmp(argv[i], "--within") == 0 && ++i)
+            o.within = atof(value);
+        else if (strcmp(argv[i], "--coils") == 0 && ++i)
+            o.coils = atoi(value);
+        else {
+            fprintf(stderr, "bench_plans: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    struct dev *dev;
+    must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, 0), "dev_create");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!o.cases || named(o.cases, cases[i].id)) {
+            struct bench_case c = cases[i];
+            if (o.coils > 0)
+                c.batch = o.coils;
+            else if (o.cpu && c.batch > CPU_FRAME)
+                c.batch = CPU_FRAME;
+            run_case(dev, &o, &c);
+        }
+    dev_free(dev);
+    return 0;
+}

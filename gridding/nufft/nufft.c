@@ -1,7 +1,7 @@
 /* nufft.c: the device-independent part of NUFFTs: checks, the choice of kernel and grid, deapodisation tables, batches.
  */
 #include "gridding/nufft/nufft_leaf.h"
-#include "gridding/nufft/spread.h"
+#include "gridding/nufft/nufft_spread.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"

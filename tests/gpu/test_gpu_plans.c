@@ -47,42 +47,63 @@ static void test_scales(struct dev *gpu)
         }
 }
 
+/* Sample m of spokes through 0 of `readout` samples, in directions drawn at random. */
+static void spoke_sample(size_t m, size_t readout, int dim, float *k)
+{
+    const double r = (double)(m % readout) / (double)readout - 0.5, z = dim == 3 ? uniform(2 * (m / readout)) : 0,
+                 turn = 2 * M_PI * uniform(2 * (m / readout) + 1), across = sqrt(1 - z * z);
+    const double at[3] = {r * across * cos(turn), r * across * sin(turn), r * z};
+    for (int d = 0; d < dim; d++)
+        k[d] = (float)at[d];
+}
+
 /* The methods of plans whose times were searched (docs/notebook/gpu-choices.md): small volumes, in which waiting costs
- * more than work, cells that hold many samples, and many frames, which a narrow kernel reads faster from a larger grid.
- */
+ * more than work, the longer the fuller the centre; cells that hold many samples; grids of many coils, which the cache
+ * does not hold; and many frames and few coils, which a narrow kernel reads faster from a larger grid. */
 static void test_choice(struct dev *gpu)
 {
     static const struct {
         int dim, n, batch;
         double tolerance;
-        size_t samples;
+        size_t samples, readout; /* 0: uniform */
         enum nufft_purpose purpose;
         enum nufft_method method;
         int width; /* 0: any */
         const char *name;
     } rows[] = {
-        {3, 32, 1, 1e-2, 50000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "32^3"},
-        {3, 48, 1, 1e-2, 150000, NUFFT_FOR_BOTH, NUFFT_METHOD_BRICK8, 0, "48^3, both ways"},
-        {3, 64, 1, 1e-2, 400000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "64^3"},
-        {3, 64, 8, 1e-2, 400000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK16, 0, "64^3, 8 coils"},
-        {3, 64, 8, 1e-2, 400000, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "64^3, 8 coils, forth"},
-        {3, 96, 1, 1e-2, 1000000, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "96^3, forth"},
-        {3, 24, 1, 1e-2, 600000, NUFFT_FOR_FORWARD, NUFFT_METHOD_TILES, 0, "24^3 of many samples, forth"},
-        {3, 24, 1, 1e-2, 600000, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "24^3 of many samples"},
-        {2, 256, 1600, 1e-4, 205824, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "1,600 frames of 256^2, forth"},
+        {3, 32, 1, 1e-2, 50000, 64, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "32^3, spokes"},
+        {3, 48, 1, 1e-2, 150000, 96, NUFFT_FOR_BOTH, NUFFT_METHOD_BRICK8, 0, "48^3, spokes, both ways"},
+        {3, 64, 1, 1e-2, 400000, 128, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "64^3, spokes"},
+        {3, 32, 1, 1e-3, 50000, 64, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK16, 0, "32^3 at 1e-3, spokes"},
+        {3, 32, 1, 1e-3, 50000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK_DENSE, 0, "32^3 at 1e-3"},
+        {3, 48, 1, 1e-3, 150000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK_DENSE, 0, "48^3 at 1e-3"},
+        {3, 64, 8, 1e-2, 400000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK16, 0, "64^3, 8 coils"},
+        {3, 64, 8, 1e-2, 400000, 0, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "64^3, 8 coils, forth"},
+        {3, 112, 16, 1e-2, 1000000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "112^3, 16 coils"},
+        {3, 96, 1, 1e-2, 1000000, 0, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "96^3, forth"},
+        {3, 32, 1, 1e-3, 50000, 64, NUFFT_FOR_FORWARD, NUFFT_METHOD_TILES, 0, "32^3 at 1e-3, spokes, forth"},
+        {3, 24, 1, 1e-2, 600000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK8, 0, "24^3 of many samples"},
+        {2, 256, 1600, 1e-4, 205824, 512, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "1,600 frames of 256^2, forth"},
+        {2, 256, 4, 1e-4, 205824, 512, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "256^2, 4 coils, forth"},
+        {2, 512, 4, 1e-4, 823296, 1024, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "512^2, 4 coils, forth"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct nufft_params params = {.dim = rows[i].dim,
-                                            .n = {rows[i].n, rows[i].n, rows[i].dim == 3 ? rows[i].n : 1},
+        const int dim = rows[i].dim;
+        const struct nufft_params params = {.dim = dim,
+                                            .n = {rows[i].n, rows[i].n, dim == 3 ? rows[i].n : 1},
                                             .tolerance = rows[i].tolerance,
                                             .batch = rows[i].batch,
                                             .purpose = rows[i].purpose};
-        float *k = plan_memory(3 * rows[i].samples, sizeof *k);
+        float *k = plan_memory((size_t)dim * rows[i].samples, sizeof *k);
         struct nufft *plan = NULL;
         struct nufft_info info;
         char name[100], why[100];
-        for (size_t v = 0; v < 3 * rows[i].samples; v++)
-            k[v] = (float)(uniform(v) - 0.5);
+        for (size_t m = 0; m < rows[i].samples; m++) {
+            for (int d = 0; d < dim; d++)
+                k[m * (size_t)dim + (size_t)d] = (float)(uniform(m * (size_t)dim + (size_t)d) - 0.5);
+            if (rows[i].readout)
+                spoke_sample(m, rows[i].readout, dim, k + m * (size_t)dim);
+        }
         must(nufft_create(&plan, gpu, &params, rows[i].samples, k), "nufft_create");
         nufft_describe(plan, &info);
         snprintf(name, sizeof name, "the choice of a plan: %s", rows[i].name);

@@ -2,7 +2,7 @@
 #include "tests/unit/nufft_fixture.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
-#include "gridding/nufft/spread.h"
+#include "gridding/nufft/nufft_spread.h"
 
 /* Compare adjoint and forward of a problem with the oracle, for every transform of the batch, and with each other. */
 static void check_problem(const struct problem *p)

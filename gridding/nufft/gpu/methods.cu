@@ -1,42 +1,15 @@
-/* The table of methods, and the models by which plans choose: supported shapes, errors, times and bins of each method.
- * Times and errors are from docs/notebook/gpu-choices.md, on one H200. */
+/* The table of methods, and what plans choose by, but for times (costs.cu): supported shapes, errors and bins of each
+ * method. Errors are from docs/notebook/gpu-choices.md, on one H200. */
+#include "gridding/nufft/gpu/costs.cuh"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/dense.h"
 
 #include <algorithm>
 #include <cmath>
 
-static double cells_of(const struct nufft_shape *shape)
-{
-    return (double)shape->grid[0] * shape->grid[1] * shape->grid[2];
-}
-
 static double whole(const double gain[3])
 {
     return gain[0] * gain[1] * gain[2];
-}
-
-/* What a 3-D transform waits for: launches one after the other, bins that wait for their neighbours. `idle` with no
- * work to do; work overlaps with it, `hidden` of each second, until `least` is left. */
-struct waiting {
-    double idle, hidden, least;
-};
-
-/* Transforms on the grid together share it. */
-static double with_waiting(double work, struct waiting w, int together)
-{
-    return work + std::max(w.least, w.idle - w.hidden * work) / together;
-}
-
-/* Of transforms that read a grid, in which FFT passes of sizes that the compiler does not know take longer, too. */
-static double reading(double work, struct waiting w, double passes, int together)
-{
-    return with_waiting(work, w, together) + 1.5e-6 * (passes - 3) / together;
-}
-
-static int together_of(const struct nufft_shape *shape)
-{
-    return std::min(shape->batch, (int)BRICK16_TRANSFORMS);
 }
 
 /* ---- tiles ---- */
@@ -51,26 +24,6 @@ static double tiles_error(const struct nufft_shape *, bool, const double *)
     return 0;
 }
 
-static double tiles_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
-{
-    return 3.5e-12 * pow(shape->width, shape->dim) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells_of(shape) +
-           (shape->dim == 3 ? 1.2e-4 : 0);
-}
-
-/* Up to 4 cells bricks of 8 x 8 x 16 cells are read by the same kernel, a little more slowly where grid cells hold many
- * samples; 5 and 6 cells are read faster than by tensor cores if there are few samples. */
-static double tiles_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double many = 8 /* of a cell */, few = 1e5;
-    const bool ahead =
-        shape->width <= 4 ? (double)samples >= many * cells_of(shape) : shape->width <= 6 && (double)samples < few;
-    if (shape->dim == 2 || shape->kernel != NUFFT_SEPARABLE || !ahead)
-        return tiles_seconds(shape, samples, passes, split);
-    const double each = shape->width == 6 ? 1.6e-10 : shape->width == 5 ? 8.2e-11 : 4.2e-11;
-    const double work = each * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, 1); /* one transform at a time */
-}
-
 /* About 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
 static void tiles_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t, bool)
 {
@@ -82,8 +35,6 @@ static void tiles_bins(struct range_geometry *g, const struct gpu *, const struc
 }
 
 /* ---- bricks of 8 x 8 x 16 cells, in slots ---- */
-
-static const int brick8_size[3] = {4, 5, 13}; /* of a bin, in cells */
 
 static bool brick8_serves(const struct nufft_shape *shape)
 {
@@ -99,37 +50,12 @@ static double brick8_error(const struct nufft_shape *, bool split, const double 
     return split ? hypot(2.5e-5, 1.5e-6 * whole(gain)) : 3.3e-4 * whole(gain);
 }
 
-static double brick8_bins_of(const struct nufft_shape *shape)
-{
-    double bins = 1;
-    for (int d = 0; d < 3; d++)
-        bins *= range_axis_make(shape->grid[d], brick8_size[d]).bins;
-    return bins;
-}
-
-/* These two, and those of 16^3 bricks, are too high for spokes, which leave the corners of k-space empty, and too low
- * for samples that fill it: constants are such that methods are chosen rightly for both. */
-static double brick8_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double work = 3e-11 * (split ? 1.5 : 1) * (double)samples + 1.6e-9 * brick8_bins_of(shape) +
-                        (2e-12 + 5.5e-12 * passes) * cells_of(shape);
-    const double alone = with_waiting(work, {6.4e-5, 1.02, 5.2e-5}, 1);
-    return split || shape->batch == 1 ? alone : work + 0.75 * (alone - work); /* two transforms at a time */
-}
-
-/* Interpolation is in float32 in any case. */
-static double brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
-{
-    const double work = 4.5e-11 * (double)samples + (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.2e-5, 0.35, 2.4e-5}, passes, 1); /* one transform at a time */
-}
-
 /* Tasks of equal size, several for each concurrent warp; but an accumulator spans two bins. */
 static void brick8_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                         size_t samples, bool split)
 {
     for (int d = 0; d < 3; d++)
-        g->axis[d] = range_axis_make(shape->grid[d], brick8_size[d]);
+        g->axis[d] = range_axis_make(shape->grid[d], nufft_gpu_brick8_size[d]);
     size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
     g->run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
     uint32_t row = (uint32_t)g->axis[0].bins, runs = (row + RUN_BINS_MOST - 1) / RUN_BINS_MOST;
@@ -173,51 +99,6 @@ static double brick16_error(const struct nufft_shape *shape, bool split, const d
     return split ? hypot(5.5e-6, split_halves_error(gain)) : single_halves_error(shape->width, gain);
 }
 
-static double brick16_bins_of(const struct nufft_shape *shape)
-{
-    double bins = 1;
-    for (int d = 0; d < 3; d++)
-        bins *= nufft_gpu_brick16_axis(shape->grid[d], shape->width).bins;
-    return bins;
-}
-
-/* Wider kernels than 6 cells wait longer. */
-static double wide_waits(const struct nufft_shape *shape)
-{
-    return 4e-6 * std::max(0, shape->width - 6);
-}
-
-/* Bins wait for more of their neighbours on an axis with an odd number of bins, and longer where they add cells one by
- * one. */
-static struct waiting brick16_waiting(const struct nufft_shape *shape)
-{
-    struct waiting w = {7.3e-5 + wide_waits(shape), 0.38, 2e-5};
-    for (int d = 0; d < 3; d++) {
-        const struct range_axis axis = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
-        w.idle += axis.bins % 2 ? 8e-6 : 0;
-        w.idle += d == 0 && axis.shift == 0 ? 2e-5 : 0;
-    }
-    return w;
-}
-
-static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double bins = brick16_bins_of(shape);
-    /* If the average bin is heavy, most bins are cut into parts, which are stored and added up. */
-    const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
-    const double of_cell = cells_of(shape) < 1e6 ? 4.5e-12 : 3e-12;
-    const double work = each * (double)samples + 9.5e-9 * bins + (of_cell + 3.2e-12 * passes) * cells_of(shape);
-    return with_waiting(work, brick16_waiting(shape), together_of(shape));
-}
-
-static double brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double each = (split ? 5.7e-11 : 4.9e-11) + (split ? 6.4e-12 : 5.3e-12) * (shape->width - 5);
-    const double work = each * (double)samples + (split ? 1.13e-8 : 7e-9) * brick16_bins_of(shape) +
-                        (2e-12 + 4.2e-12 * passes) * cells_of(shape);
-    return reading(work, {3.9e-5 + wide_waits(shape), 0.45, 2.1e-5}, passes, together_of(shape));
-}
-
 /* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,
  * but bricks have a cost, too. */
 static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
@@ -231,7 +112,7 @@ static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const 
     for (int d = 0; d < 3; d++)
         bins *= g->axis[d].bins;
     g->light = SPLIT_SAMPLES_MOST;
-    g->slab = (uint32_t)(cells_of(shape) <= whole ? bins : std::max(1., bins * slab / cells_of(shape)));
+    g->slab = (uint32_t)(nufft_gpu_cells(shape) <= whole ? bins : std::max(1., bins * slab / nufft_gpu_cells(shape)));
     g->depth = rounds < 8 ? SPLIT_SAMPLES_MOST : 2 * SPLIT_SAMPLES_MOST;
 }
 
@@ -265,32 +146,6 @@ static double brick_dense_error(const struct nufft_shape *shape, bool split, con
     return split ? split_halves_error(gain) : single_halves_error(shape->width, gain);
 }
 
-static double brick_dense_bins_of(const struct nufft_shape *shape)
-{
-    double bins = 1;
-    for (int d = 0; d < 3; d++)
-        bins *= dense_axis(shape->grid[d], shape->width, d == 2).bins;
-    return bins;
-}
-
-/* A bin's brick is written once; the wider the kernel, the more bricks are read per cell. */
-static double brick_dense_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double of_bin = shape->width == 5 ? 4.5e-9 : shape->width == 6 ? 7.5e-9 : 1.1e-8;
-    const double bins = brick_dense_bins_of(shape);
-    const double work =
-        (split ? 4.3e-11 : 3.5e-11) * (double)samples + of_bin * bins + 3.2e-12 * passes * cells_of(shape);
-    return with_waiting(work, {7.8e-5, 0.35, 3e-5}, std::min(shape->batch, 2));
-}
-
-static double brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const double each = (split ? 5.6e-11 : 5.3e-11) + 4e-12 * (shape->width - 5);
-    const double work = each * (double)samples + (split ? 2.9e-9 : 2.3e-9) * brick_dense_bins_of(shape) +
-                        (2e-12 + 4e-12 * passes) * cells_of(shape);
-    return with_waiting(work, {4.8e-5, 0.45, 2.8e-5}, together_of(shape));
-}
-
 static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
                              bool)
 {
@@ -312,61 +167,6 @@ static bool brick2d_serves(const struct nufft_shape *shape)
 static double brick2d_error(const struct nufft_shape *, bool split, const double gain[3])
 {
     return split ? 1.5e-6 * whole(gain) : 4.2e-4 * sqrt(whole(gain));
-}
-
-/* Seconds a transform of what does not depend on the number of cells: a call waits longer for wider kernels, fuller
- * bins and FFT passes of sizes that the compiler does not know. */
-static double plane_latency(const struct nufft_shape *shape, double passes, double samples_of_bin)
-{
-    return (2e-6 * shape->width + 1e-8 * std::min(samples_of_bin, 256.) + 1e-6 * (passes - 2)) / shape->batch;
-}
-
-/* The cells that cost time: so many of a call's grids are done while it waits. */
-static double cells_beyond(const struct nufft_shape *shape)
-{
-    const double waiting = 1.8e5;
-    return std::max(0., cells_of(shape) - waiting / shape->batch);
-}
-
-/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. */
-static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    double cover = 1, bins = 1;
-    for (int d = 0; d < 2; d++) {
-        struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
-        cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
-        bins *= axis.bins;
-    }
-    return (split ? 2e-11 : 1.1e-11) * (double)samples +
-           (2e-12 + 3.2e-12 * cover + 4.2e-12 * passes) * cells_beyond(shape) +
-           plane_latency(shape, passes, (double)samples / bins);
-}
-
-/* Reading grids on tensor cores (gather_brick2d.cu): samples are written in the caller's order, whatever the kernel;
- * rows of up to 8 cells are one product, which kernels of up to 5 cells have. Squares of 4 x 4 base cells divide the
- * bins of kernels of 5 and 8 cells; others have more squares, with fewer samples each. A call of few samples waits for
- * a warp's products. The FFT's first pass goes over the image's columns only. */
-static double gather_planes_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    static const double of_sample[2][4] = {{1.53e-11, 1.73e-11, 1.86e-11, 1.71e-11}, /* of 5 to 8 cells */
-                                           {1.52e-11, 2.35e-11, 2.74e-11, 2.49e-11}},
-                        of_call[2][4] = {{3e-7, 6.7e-6, 8.4e-6, 6.5e-6}, {1.76e-5, 2.13e-5, 1.95e-5, 1.69e-5}};
-    const int kernel = std::max(shape->width, 5) - 5;
-    const double swept = passes / 2 * shape->grid[1] * ((double)shape->grid[0] + shape->n[0]);
-    return of_sample[split][kernel] * (double)samples + 9.6e-12 * cells_of(shape) + 4.2e-12 * swept +
-           (of_call[split][kernel] + 9.3e-6 * (passes - 2)) / shape->batch;
-}
-
-/* On tensor cores if there are many transforms. Else in float32 (gather.cu), the widest kernels without unrolled loops.
- */
-static double brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
-{
-    const int width = shape->width;
-    const bool unrolled = width <= 8;
-    if (nufft_gpu_gathers_brick2d(shape))
-        return gather_planes_seconds(shape, samples, passes, split);
-    return (unrolled ? 1.7e-12 : 2.3e-12) * width * width * (double)samples + (unrolled ? 0 : 1.5e-5 / shape->batch) +
-           (2e-12 + 4.2e-12 * passes) * cells_beyond(shape) + plane_latency(shape, passes, 0);
 }
 
 /* Parts of bins: several for each concurrent block, but bricks have a cost, too. */
@@ -408,8 +208,8 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      brick8_serves,
      brick8_error,
-     brick8_seconds,
-     brick8_forward_seconds,
+     nufft_gpu_brick8_seconds,
+     nufft_gpu_brick8_forward_seconds,
      brick8_bins,
      NULL,
      nufft_gpu_brick8_make,
@@ -425,8 +225,8 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      brick16_serves,
      brick16_error,
-     brick16_seconds,
-     brick16_forward_seconds,
+     nufft_gpu_brick16_seconds,
+     nufft_gpu_brick16_forward_seconds,
      brick16_bins,
      brick16_group,
      nufft_gpu_brick16_make,
@@ -442,8 +242,8 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      0,
      brick_dense_serves,
      brick_dense_error,
-     brick_dense_seconds,
-     brick_dense_forward_seconds,
+     nufft_gpu_brick_dense_seconds,
+     nufft_gpu_brick_dense_forward_seconds,
      brick_dense_bins,
      NULL,
      nufft_gpu_brick_dense_make,
@@ -459,8 +259,8 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      NUFFT_OVERFLOW_GROUP,
      brick2d_serves,
      brick2d_error,
-     brick2d_seconds,
-     brick2d_forward_seconds,
+     nufft_gpu_brick2d_seconds,
+     nufft_gpu_brick2d_forward_seconds,
      brick2d_bins,
      brick2d_group,
      nufft_gpu_brick2d_make,
@@ -476,8 +276,8 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      tiles_serve,
      tiles_error,
-     tiles_seconds,
-     tiles_forward_seconds,
+     nufft_gpu_tiles_seconds,
+     nufft_gpu_tiles_forward_seconds,
      tiles_bins,
      NULL,
      nufft_gpu_tiles_make,

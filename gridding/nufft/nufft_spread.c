@@ -1,5 +1,5 @@
-/* spread.c: how samples lie in k-space. */
-#include "gridding/nufft/spread.h"
+/* nufft_spread.c: how samples lie in k-space. */
+#include "gridding/nufft/nufft_spread.h"
 #include "gridding/range/kernel.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* spread.h: how a plan's samples lie in k-space, on which the errors and times of its sums depend. Only nufft.c and
- * tests include this. */
+/* nufft_spread.h: how a plan's samples lie in k-space, on which the errors and times of its sums depend. Only nufft.c
+ * and tests include this. */
 #ifndef MRIRECON_NUFFT_SPREAD_H
 #define MRIRECON_NUFFT_SPREAD_H
 

@@ -89,13 +89,7 @@ openapi: all
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
 	@scripts/deps $(DEPS_PAGE) dcmtk stunnel4
-	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
-	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
-	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang CFLAGS=-O2 BUILD=$(BUILD)/clang CUDA=0 all unit
-	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
-	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
-	@$(MAKE) --no-print-directory $(SERVICES)
-	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
+	@$(MAKE) --no-print-directory -j$$(($$(nproc) + 1)) check_builds
 	@tests/run $(CHECKS) MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
 	  MRIRECON_BIN=$(BUILD)/bin $(E2E) \
 	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))
@@ -105,8 +99,19 @@ CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_unit
 SERVICES := $(BUILD)/prometheus/usr/bin/prometheus $(BUILD)/orthanc/usr/sbin/Orthanc
 $(BUILD)/prometheus/%:
 	@scripts/unpack $(BUILD)/prometheus prometheus
-$(BUILD)/orthanc/%:
+$(BUILD)/orthanc/%: | $(firstword $(SERVICES)) # apt-get does not run twice at a time
 	@scripts/unpack $(BUILD)/orthanc orthanc orthanc-dicomweb
+# One make for all of them, so that the processors need not wait for the last program of each, nor for the network.
+check_builds: check_gcc check_clang check_san fuzz check_web $(SERVICES)
+check_gcc:
+	@$(MAKE) --no-print-directory $(CHECK_CUDA) all unit bench $(FAULTS) \
+	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
+check_clang:
+	@$(MAKE) --no-print-directory CC=clang CFLAGS=-O2 BUILD=$(BUILD)/clang CUDA=0 all unit
+check_san:
+	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
+check_web:
+	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
 ## make check-gpu       test the GPU code, and the daemon from the bundle, on a machine with a GPU
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \
@@ -143,4 +148,4 @@ $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/ki
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
 	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls jansson libpng zlib libisal) -lm
 
-.PHONY: unit bench openapi fuzz fuzzers check check-gpu check-deb
+.PHONY: unit bench openapi fuzz fuzzers check check_builds check_gcc check_clang check_san check_web check-gpu check-deb

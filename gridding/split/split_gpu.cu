@@ -26,6 +26,7 @@ struct split_gpu {
     struct binning binning;
     struct filter_gpu *filter;
     float *nodes;
+    cudaEvent_t ended[2]; /* of the last two stages */
 };
 
 double length_of(const struct split_params *p, int d)
@@ -67,6 +68,9 @@ void destroy(void *state)
     if (gpu_enter(s->gpu) == 0) {
         binning_free(&s->binning, s->gpu);
         gpu_release(s->gpu, s->nodes);
+        for (cudaEvent_t event : s->ended)
+            if (event)
+                (void)cudaEventDestroy(event);
     }
     free(s);
 }
@@ -121,6 +125,8 @@ int create(void **state, struct dev *dev, const struct split_params *params)
         rc = binning_of(&s->binning, params);
     if (!rc)
         rc = binning_create(&s->binning, s->gpu, what);
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = gpu_check(cudaEventCreateWithFlags(&s->ended[i], cudaEventDisableTiming), what);
     if (!rc)
         rc = filter_gpu_create(&s->filter, s->gpu, &shape, &params->factors);
     if (!rc)
@@ -159,34 +165,43 @@ int memory_of(struct dev *dev, const struct split_params *params, size_t *bytes)
     return rc;
 }
 
-int tell(struct split_gpu *s, const struct listener *listener, int stage)
+int launch(struct split_gpu *s, int stage, const float *values, float *grid)
 {
-    int rc = listener ? gpu_finish(s->gpu, what) : 0;
-    return rc || !listener ? rc : listener->progress(listener->context, (size_t)stage, SPLIT_STAGES);
+    if (stage == SPLIT_BINS)
+        return binning_run(s->binning, s->gpu, values, what);
+    if (stage >= SPLIT_FILTER && stage < SPLIT_NEAR)
+        return filter_gpu_pass(s->filter, stage - SPLIT_FILTER, s->nodes, grid);
+    if (stage == SPLIT_SPREAD) {
+        spread_points<<<tiles_of<SPREAD_EDGE, SPREAD_EDGE, SPREAD_DEEP>(s->spread.mesh), 32 * WARPS,
+                        sizeof(spread_memory), s->gpu->stream>>>(s->spread);
+    } else {
+        s->near.grid = grid;
+        s->add<<<tiles_of<NEAR_EDGE, NEAR_EDGE, NEAR_EDGE>(s->near.lattice), 32 * WARPS, sizeof(near_memory),
+                 s->gpu->stream>>>(s->near);
+    }
+    return gpu_launched(what);
 }
 
-int parts_sum(struct split_gpu *s, float *grid, const struct listener *listener)
+int tell(const struct listener *listener, int stage)
 {
-    int rc = tell(s, listener, SPLIT_SPREAD);
-    if (rc)
-        return rc;
-    spread_points<<<tiles_of<SPREAD_EDGE, SPREAD_EDGE, SPREAD_DEEP>(s->spread.mesh), 32 * WARPS, sizeof(spread_memory),
-                    s->gpu->stream>>>(s->spread);
-    rc = gpu_launched(what);
-    for (int pass = 0; pass < FILTER_PASSES && !rc; pass++) {
-        rc = tell(s, listener, SPLIT_FILTER + pass);
+    return listener ? listener->progress(listener->context, (size_t)stage, SPLIT_STAGES) : 0;
+}
+
+/* The device has a stage ahead while the listener is told that those before have ended. */
+int run(struct split_gpu *s, const float *values, float *grid, const struct listener *listener)
+{
+    int rc = 0;
+    for (int stage = SPLIT_BINS; stage <= SPLIT_STAGES && !rc; stage++) {
+        if (stage < SPLIT_STAGES)
+            rc = launch(s, stage, values, grid);
+        if (!rc && listener && stage < SPLIT_STAGES)
+            rc = gpu_check(cudaEventRecord(s->ended[stage & 1], s->gpu->stream), what);
+        if (!rc && listener && stage > SPLIT_BINS)
+            rc = gpu_check(cudaEventSynchronize(s->ended[(stage - 1) & 1]), what);
         if (!rc)
-            rc = filter_gpu_pass(s->filter, pass, s->nodes, grid);
+            rc = tell(listener, stage);
     }
-    if (!rc)
-        rc = tell(s, listener, SPLIT_NEAR);
-    if (rc)
-        return rc;
-    s->near.grid = grid;
-    s->add<<<tiles_of<NEAR_EDGE, NEAR_EDGE, NEAR_EDGE>(s->near.lattice), 32 * WARPS, sizeof(near_memory),
-             s->gpu->stream>>>(s->near);
-    rc = gpu_launched(what);
-    return rc ? rc : tell(s, listener, SPLIT_STAGES);
+    return rc;
 }
 
 int sum(void *state, const double *at, const float *values, float *grid, const struct listener *listener)
@@ -194,14 +209,14 @@ int sum(void *state, const double *at, const float *values, float *grid, const s
     struct split_gpu *s = (struct split_gpu *)state;
     int rc = gpu_enter(s->gpu);
     if (!rc)
-        rc = tell(s, listener, SPLIT_POINTS);
+        rc = tell(listener, SPLIT_POINTS);
     if (!rc)
         rc = gpu_upload(s->gpu, s->binning.at, at, 3 * s->params.count * sizeof *at);
     if (!rc)
-        rc = tell(s, listener, SPLIT_BINS);
-    if (!rc)
-        rc = binning_run(s->binning, s->gpu, values, what);
-    return rc ? rc : parts_sum(s, grid, listener);
+        rc = run(s, values, grid, listener);
+    if (rc) /* the caller may free what a launched stage writes */
+        (void)cudaStreamSynchronize(s->gpu->stream);
+    return rc;
 }
 
 } // namespace

@@ -138,7 +138,10 @@ template <int DEGREE> __global__ void __launch_bounds__(32 * WARPS, 6) add_near(
         if (x >= n[0] || y >= n[1] || z >= n[2])
             continue;
         float *to = job.grid + ((size_t)z * n[1] + y) * n[0] + x;
-        *to = isnan(node[i]) ? 0.f : *to + node[i];
+        if (isnan(node[i]))
+            *to = 0;
+        else
+            atomicAdd(to, node[i]); /* the node's only one: the memory adds, and no thread waits for the old value */
     }
 }
 

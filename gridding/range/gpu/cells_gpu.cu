@@ -148,6 +148,7 @@ void pair_cells_free(struct pair_cells *cells)
     for (int i = 0; i < cells->held; i++)
         gpu_release(cells->gpu, cells->memory[i]);
     gpu_release(cells->gpu, cells->plan.offset);
+    gpu_release(cells->gpu, cells->plan.longest);
     free(cells);
 }
 

@@ -31,6 +31,7 @@ struct pair_plan {
     double reach;         /* of the plan */
     uint64_t tasks, work; /* work: candidates, of all clusters */
     uint64_t *offset;     /* [clusters + 1]: tasks before a cluster; NULL: one each */
+    uint2 *longest;       /* the clusters, those of most candidates first; NULL: in the order of the cells */
 };
 
 struct pair_cells {

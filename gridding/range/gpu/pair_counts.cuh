@@ -6,7 +6,7 @@
 #include "gridding/range/gpu/pair_warp.cuh"
 #include "gridding/range/intervals.h"
 
-enum { COUNT_WARPS = 8, DOUBTS = 64 };
+enum { COUNT_WARPS = 8, DOUBTS = 64, COUNT_BATCH = 32 };
 
 struct pair_counts_args {
     struct pair_args pair;
@@ -43,8 +43,8 @@ static __device__ __noinline__ int decided(const struct pair_counts_args &a, int
 }
 
 /* Of points of one set, each pair is counted once. */
-template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES, true, true> {
-    using base = pair_warp<count_warp, DOUBLES, DOUBLES, true, true>;
+template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES, true, true, COUNT_BATCH> {
+    using base = pair_warp<count_warp, DOUBLES, DOUBLES, true, true, COUNT_BATCH>;
     using base::ii;
     using base::jj;
     using base::lane;
@@ -55,8 +55,9 @@ template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBL
     uint2 *doubt;         /* shared: [DOUBTS] */
     int doubts;
 
-    __device__ __forceinline__ count_warp(const struct pair_counts_args &args, struct pair_queue<DOUBLES> &queue,
-                                          const uint16_t *places, unsigned *counts, uint2 *list)
+    __device__ __forceinline__ count_warp(const struct pair_counts_args &args,
+                                          struct pair_queue<DOUBLES, COUNT_BATCH> &queue, const uint16_t *places,
+                                          unsigned *counts, uint2 *list)
         : base(args.pair, queue), a(args), table(places), own_counts(counts), doubt(list), doubts(0)
     {
     }
@@ -147,7 +148,7 @@ static __global__ void __launch_bounds__(32 * COUNT_WARPS, DOUBLES ? 2 : 3)
     count_pairs(const __grid_constant__ struct pair_counts_args args)
 {
     extern __shared__ unsigned room[];
-    __shared__ struct pair_queue<DOUBLES> queue[COUNT_WARPS];
+    __shared__ struct pair_queue<DOUBLES, COUNT_BATCH> queue[COUNT_WARPS];
     __shared__ uint2 doubt[COUNT_WARPS][DOUBTS];
     const unsigned held = (unsigned)((args.edges - 1) * args.copies), own = threadIdx.x / 32;
     uint16_t *table = (uint16_t *)(room + held);

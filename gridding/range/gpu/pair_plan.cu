@@ -1,6 +1,7 @@
 /* pair_plan.cu: the numbers of clusters' candidates, and the tasks that follow from them. */
 #include "gridding/range/gpu/pair_plan.cuh"
 
+#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
 #include <algorithm>
@@ -36,8 +37,13 @@ struct candidate_count {
 
 enum { PLAN_WARPS = 4 };
 
-/* One warp per cluster: its parts; `work`: candidates of all. */
-static __global__ void count_parts(cells_view to, cells_view from, float reach, uint64_t *parts,
+/* Up to how many clusters are summed in the order of their candidates. Of a few rounds of warps the last one, whose
+ * warps end one by one, takes a notable part of the time, and less if its tasks are the shortest. Of many it does not,
+ * and neighbours that are summed together share what caches hold. */
+enum { LONGEST_FIRST = 65536 };
+
+/* One warp per cluster: its parts, and its candidates (NULL: not wanted); `work`: those of all. */
+static __global__ void count_parts(cells_view to, cells_view from, float reach, uint64_t *parts, uint32_t *candidates,
                                    unsigned long long *work)
 {
     const uint32_t cluster = (uint32_t)(((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 32), lane = threadIdx.x & 31;
@@ -60,6 +66,8 @@ static __global__ void count_parts(cells_view to, cells_view from, float reach, 
     if (lane != 0)
         return;
     parts[cluster] = count.own > PART_CANDIDATES ? (count.own + PART_CANDIDATES - 1) / PART_CANDIDATES : 1;
+    if (candidates)
+        candidates[cluster] = (uint32_t)min(count.own, (unsigned long long)PART_CANDIDATES); /* if it is not cut */
     atomicAdd(work, count.own);
 }
 
@@ -71,16 +79,40 @@ static int prefix_bytes(size_t count, size_t *bytes)
     return gpu_check(cub::DeviceScan::ExclusiveSum(NULL, *bytes, none, none, (int64_t)count), what);
 }
 
+static int sort_longest(const uint32_t *const candidates[2], const uint2 *clusters, uint2 *longest, size_t count,
+                        void *room, size_t *bytes, cudaStream_t stream)
+{
+    enum { BITS = 16 };
+    static_assert((int)PART_CANDIDATES < 1 << BITS, "bits of a number of candidates");
+    return gpu_check(cub::DeviceRadixSort::SortPairsDescending(room, *bytes, candidates[0], (uint32_t *)candidates[1],
+                                                               (const uint64_t *)clusters, (uint64_t *)longest,
+                                                               (int)count, 0, BITS, stream),
+                     what);
+}
+
+static int sort_bytes(size_t clusters, size_t *bytes)
+{
+    const uint32_t *const none[2] = {NULL, NULL};
+    return sort_longest(none, NULL, NULL, clusters, NULL, bytes, 0);
+}
+
 struct planning {
     uint64_t *parts;
     unsigned long long *work;
+    uint32_t *candidates[2]; /* of clusters, and sorted; NULL: too many */
     void *room;
     size_t room_bytes;
 };
 
 static int planning_memory(struct gpu *gpu, size_t clusters, struct planning *p)
 {
+    size_t sort = 0;
     int rc = prefix_bytes(clusters + 1, &p->room_bytes);
+    if (!rc && clusters <= LONGEST_FIRST)
+        rc = sort_bytes(clusters, &sort);
+    p->room_bytes = std::max(p->room_bytes, sort);
+    for (int i = 0; i < 2 && !rc && clusters <= LONGEST_FIRST; i++)
+        rc = gpu_array(gpu, clusters, &p->candidates[i], what);
     if (!rc)
         rc = gpu_array(gpu, clusters + 1, &p->parts, what);
     if (!rc)
@@ -105,7 +137,7 @@ static int count_tasks(struct gpu *gpu, const struct cells_view &to, const struc
     if (rc)
         return rc;
     count_parts<<<gpu_blocks(clusters, PLAN_WARPS), 32 * PLAN_WARPS, 0, gpu->stream>>>(
-        to, from, scan_reach(plan->reach), p->parts, p->work);
+        to, from, scan_reach(plan->reach), p->parts, p->candidates[0], p->work);
     rc = gpu_launched(what);
     if (!rc)
         rc = gpu_check(cub::DeviceScan::ExclusiveSum(p->room, p->room_bytes, p->parts, plan->offset,
@@ -119,7 +151,11 @@ static int count_tasks(struct gpu *gpu, const struct cells_view &to, const struc
         return 0;
     gpu_release(gpu, plan->offset);
     plan->offset = NULL;
-    return rc;
+    if (!rc && p->candidates[0])
+        rc = gpu_array(gpu, clusters, &plan->longest, what);
+    return rc || !plan->longest
+               ? rc
+               : sort_longest(p->candidates, to.cluster, plan->longest, clusters, p->room, &p->room_bytes, gpu->stream);
 }
 
 static int plan_make(struct pair_plan *plan, const struct pair_cells *to, const struct pair_cells *from, double reach)
@@ -138,6 +174,8 @@ static int plan_make(struct pair_plan *plan, const struct pair_cells *to, const 
         rc = count_tasks(to->gpu, to->view, from->view, &p, plan);
     gpu_release(to->gpu, p.parts);
     gpu_release(to->gpu, p.work);
+    gpu_release(to->gpu, p.candidates[0]);
+    gpu_release(to->gpu, p.candidates[1]);
     gpu_release(to->gpu, p.room);
     return rc;
 }
@@ -165,6 +203,7 @@ int pair_work_begin(struct pair_work *work, const struct points_gpu *to, const s
     struct pair_plan *kept = &work->to->plan;
     if (kept->reach != reach) {
         gpu_release(work->to->gpu, kept->offset);
+        gpu_release(work->to->gpu, kept->longest);
         rc = plan_make(kept, work->to, work->from, reach);
         kept->reach = rc ? 0 : reach;
     }
@@ -174,8 +213,10 @@ int pair_work_begin(struct pair_work *work, const struct points_gpu *to, const s
 
 void pair_work_end(struct pair_work *work)
 {
-    if (work->owned && work->to)
-        gpu_release(work->to->gpu, work->plan.offset);
+    if (!work->owned || !work->to)
+        return;
+    gpu_release(work->to->gpu, work->plan.offset);
+    gpu_release(work->to->gpu, work->plan.longest);
 }
 
 struct pair_args pair_work_args(const struct pair_work *work, double reach)
@@ -203,10 +244,11 @@ uint32_t pair_work_slice(const struct pair_work *work)
 
 size_t pair_work_bytes(const struct range_points_params *params)
 {
-    size_t held = 0, made = 0, scan = 0;
+    size_t held = 0, made = 0, scan = 0, sort = 0;
     pair_cells_memory(params, &held, &made);
-    const size_t clusters = pair_clusters_most(params);
-    if (prefix_bytes(clusters + 1, &scan))
-        scan = clusters * sizeof(uint64_t);
-    return std::max(made, held + 2 * (clusters + 1) * sizeof(uint64_t) + scan + (size_t)4096);
+    const size_t clusters = pair_clusters_most(params), few = std::min<size_t>(clusters, LONGEST_FIRST);
+    if (prefix_bytes(clusters + 1, &scan) || sort_bytes(few, &sort))
+        scan = (clusters + few) * sizeof(uint64_t);
+    return std::max(made, held + 2 * (clusters + 1) * sizeof(uint64_t) + std::max(scan, sort) +
+                              few * (sizeof(uint2) + 2 * sizeof(uint32_t)) + (size_t)4096);
 }

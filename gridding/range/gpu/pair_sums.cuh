@@ -1,5 +1,5 @@
-/* pair_sums.cuh: the kernels of sums over pairs of points. A lane sums in float32 over WIDE queues of candidates, then
- * in double precision, all in a fixed order. Only pairs_gpu.cu includes this. */
+/* pair_sums.cuh: the kernels of sums over pairs of points. A lane sums in float32 over WIDE candidates of its warp, or
+ * a few more, then in double precision, all in a fixed order. Only pairs_gpu.cu includes this. */
 #ifndef MRIRECON_PAIR_SUMS_CUH
 #define MRIRECON_PAIR_SUMS_CUH
 
@@ -7,7 +7,7 @@
 #include "gridding/range/gpu/pair_law.cuh"
 #include "gridding/range/gpu/pair_warp.cuh"
 
-enum { WIDE = 64, PARTS = 4 }; /* PARTS: of a point's sums: its vector's three, and its scalar's */
+enum { WIDE = 2048, SUM_BATCH = 64, PARTS = 4 }; /* PARTS: of a point's sums: its vector's three, and its scalar's */
 
 struct pair_sums_args {
     struct pair_args pair;
@@ -29,15 +29,15 @@ enum softening { SOFT_NONE, SOFT_PLUMMER, SOFT_SPLINE };
 /* A point's vector from itself is 0, whatever its weight: of hot vectors alone, points need not be kept from
  * themselves. */
 template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
-struct sum_warp
-    : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS, false>
+struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SOFT, SCALARS>, DOUBLES, DEGREE == ANY, DEGREE == ANY || SCALARS,
+                            false, SUM_BATCH>
 {
     static const bool HOT = DEGREE != ANY;
     enum { SUMS = HOT && !SCALARS ? 3 : (int)PARTS }; /* of a point, at most */
     /* Of many partners, loops over pairs take most of the time, and are quicker so; of few, they are slower. */
     static const bool ABREAST = DEGREE == DIRECT && SOFT != SOFT_SPLINE && !SCALARS;
     enum { AT_A_TIME = 2 * EACH };
-    using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS, false>;
+    using base = pair_warp<sum_warp, DOUBLES, !HOT, !HOT || SCALARS, false, SUM_BATCH>;
     using base::ii;
     using base::jj;
     using base::lane;
@@ -48,7 +48,7 @@ struct sum_warp
     bool widened;
     float sum[EACH][PARTS];
 
-    __device__ __forceinline__ sum_warp(const struct pair_sums_args &args, struct pair_queue<!HOT> &queue,
+    __device__ __forceinline__ sum_warp(const struct pair_sums_args &args, struct pair_queue<!HOT, SUM_BATCH> &queue,
                                         double(*room)[32])
         : base(args.pair, queue), a(args), wide(room), applied(0), widened(false)
     {
@@ -132,22 +132,24 @@ struct sum_warp
         }
     }
 
-    /* The queue's places b to b + 32. */
+    /* The queue's places b to b + SUM_BATCH. */
     __device__ __forceinline__ void pairs_abreast(int b)
     {
         const struct base::lane_points own_points = this->lane_points_of();
+#pragma unroll 1
+        for (int from = b + (int)jj; from < b + SUM_BATCH; from += 32)
 #pragma unroll
-        for (int turn = 0; turn < 32; turn += 2 * ALONG_J) {
-            float d[AT_A_TIME][3], r2[AT_A_TIME], value[2];
+            for (int turn = 0; turn < 32; turn += 2 * ALONG_J) {
+                float d[AT_A_TIME][3], r2[AT_A_TIME], value[2];
 #pragma unroll
-            for (int n = 0; n < AT_A_TIME; n++) {
-                const float4 p = q.at[b + (int)jj + turn + n / EACH * ALONG_J];
-                base::template away<false>(own_points, n % EACH, p, make_float4(0, 0, 0, 1), d[n]);
-                r2[n] = fmaf(d[n][2], d[n][2], fmaf(d[n][1], d[n][1], fmaf(d[n][0], d[n][0], a.laws.soft2)));
-                value[n / EACH] = p.w;
+                for (int n = 0; n < AT_A_TIME; n++) {
+                    const float4 p = q.at[from + turn + n / EACH * ALONG_J];
+                    base::template away<false>(own_points, n % EACH, p, make_float4(0, 0, 0, 1), d[n]);
+                    r2[n] = fmaf(d[n][2], d[n][2], fmaf(d[n][1], d[n][1], fmaf(d[n][0], d[n][0], a.laws.soft2)));
+                    value[n / EACH] = p.w;
+                }
+                hot_pairs(d, r2, value);
             }
-            hot_pairs(d, r2, value);
-        }
     }
 
     __device__ __forceinline__ void any_pair(int t, const float d[3], float r2, float value, float unit2)
@@ -165,13 +167,13 @@ struct sum_warp
             sum[t][3] = fmaf(value, law_at(a.laws, a.laws.scalars, r2), sum[t][3]);
     }
 
-    /* FULL: `count` is 32. */
+    /* FULL: `count` is SUM_BATCH. */
     template <bool SHIFTED, bool OWN, bool FULL> __device__ __forceinline__ void pairs(int b, int count)
     {
         enum { AT_ONCE = FULL ? 32 : (int)TURN };
         const struct base::lane_points own_points = this->lane_points_of();
 #pragma unroll 1
-        for (int k = (int)jj; k < (FULL ? (int)AT_ONCE : count); k += AT_ONCE)
+        for (int k = (int)jj; k < (FULL ? (int)SUM_BATCH : count); k += AT_ONCE)
 #pragma unroll
             for (int turn = 0; turn < AT_ONCE; turn += ALONG_J) {
                 const float4 p = q.at[b + k + turn], left = this->rest_of(b + k + turn);
@@ -206,13 +208,14 @@ struct sum_warp
     {
         if (!HOT || this->shifted)
             pairs<true, false, false>(b, count);
-        else if (ABREAST && count == 32)
+        else if (ABREAST && count == SUM_BATCH)
             pairs_abreast(b);
-        else if (count == 32)
+        else if (count == SUM_BATCH)
             pairs<false, false, true>(b, count);
         else
             pairs<false, false, false>(b, count);
-        if (++applied == WIDE)
+        applied += count;
+        if (applied >= WIDE)
             widen();
     }
 
@@ -269,7 +272,7 @@ template <bool DOUBLES, int DEGREE, enum softening SOFT, bool SCALARS>
 static __global__ void __launch_bounds__(32 * PAIR_WARPS, sum_warps<DEGREE, SOFT, SCALARS>() / PAIR_WARPS)
     sum_pairs(const __grid_constant__ struct pair_sums_args args)
 {
-    __shared__ struct pair_queue<DEGREE == ANY> queue[PAIR_WARPS];
+    __shared__ struct pair_queue<DEGREE == ANY, SUM_BATCH> queue[PAIR_WARPS];
     __shared__ double wide[PAIR_WARPS][PARTS * EACH][32];
     const uint32_t own = threadIdx.x / 32, warps = gridDim.x * PAIR_WARPS;
 #pragma unroll 1

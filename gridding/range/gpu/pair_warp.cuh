@@ -1,5 +1,5 @@
 /* pair_warp.cuh: a warp's task: a cluster of points, two per lane in eight lanes, against the points near its box.
- * Candidates go through a queue in shared memory, 32 at a time, which four groups of lanes share; the derived class
+ * Candidates go through a queue in shared memory, BATCH at a time, which four groups of lanes share; the derived class
  * processes them. Each inlined function has few callers, so that the loop over pairs is instantiated rarely and has
  * enough registers. Only the GPU's leaf of sums.h includes this.
  *
@@ -11,7 +11,7 @@
 
 #include "gridding/range/gpu/pair_task.cuh"
 
-enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I, QUEUE = 96 };
+enum { PAIR_WARPS = 4, ALONG_I = 8, ALONG_J = 32 / ALONG_I, EACH = CLUSTER / ALONG_I };
 
 enum { TURN = 4 * ALONG_J }; /* entries of the queue that are processed at a time */
 
@@ -21,9 +21,10 @@ static __device__ __forceinline__ float4 far_off(void)
     return make_float4(3e38f, 0, 0, 0);
 }
 
-/* Shared memory of a warp; REST: the rounding error of a float32 position, and 1 / scale^2. */
-template <bool REST> struct pair_queue {
-    float4 at[QUEUE]; /* position, and ACTION::payload() */
+/* Shared memory of a warp; REST: the rounding error of a float32 position, and 1 / scale^2; BATCH: of pair_warp. */
+template <bool REST, int BATCH> struct pair_queue {
+    enum { QUEUE = BATCH + 64 }; /* up to 64 are added at once */
+    float4 at[QUEUE];            /* position, and ACTION::payload() */
     float4 rest[REST ? (int)QUEUE : 1];
     float4 own[CLUSTER], own_rest[CLUSTER]; /* the cluster's points, shifted to the image */
     struct pair_group group;
@@ -37,12 +38,13 @@ template <bool REST> struct pair_queue {
  * a multiple of TURN, own(): pairs of the cluster's points with each other, which are then in its places 0 to 15,
  * ending(): called when an image has been seen. DOUBLES: positions of one set at least are doubles. APART: a point is
  * no candidate of its own cluster, whose pairs own() is for. ONCE: and of the pairs (i, j) and (j, i) of one set, one
- * is enough: candidates are points after the cluster, or of images of which the opposite ones are left out. */
-template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct pair_warp {
+ * is enough: candidates are points after the cluster, or of images of which the opposite ones are left out. BATCH:
+ * entries of the queue that are processed together, a multiple of 32. */
+template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE, int BATCH> struct pair_warp {
     static_assert(REST || !DOUBLES, "doubles leave a rest");
     static_assert(APART || !ONCE, "own() is for a cluster's own pairs");
     const struct pair_args &pair;
-    struct pair_queue<REST> &q;
+    struct pair_queue<REST, BATCH> &q;
     const unsigned lane, ii, jj;
     uint32_t first, last; /* the cluster's points */
     bool whole;           /* the cluster has no other parts */
@@ -56,7 +58,7 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     double origin[3]; /* doubles are relative to it */
     double move[3];   /* to be added to candidates that are doubles */
 
-    __device__ __forceinline__ pair_warp(const struct pair_args &args, struct pair_queue<REST> &queue)
+    __device__ __forceinline__ pair_warp(const struct pair_args &args, struct pair_queue<REST, BATCH> &queue)
         : pair(args), q(queue), lane(threadIdx.x & 31), ii(lane % ALONG_I), jj(lane / ALONG_I)
     {
     }
@@ -255,9 +257,9 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
         if (taken[1])
             put(place + __popc(bits[1] & before), c[1].p, c[1].left);
         queued = place + __popc(bits[1]);
-        while (queued >= 32) {
-            queued -= 32;
-            apply(queued, 32);
+        while (queued >= BATCH) {
+            queued -= BATCH;
+            apply(queued, BATCH);
         }
     }
 
@@ -356,8 +358,8 @@ template <class ACTION, bool DOUBLES, bool REST, bool APART, bool ONCE> struct p
     {
         if (queued > 0) {
             const int count = (queued + TURN - 1) / TURN * TURN;
-            if ((int)lane >= queued && (int)lane < count)
-                put((int)lane, far_off(), make_float4(0, 0, 0, 1));
+            if (queued + (int)lane < count)
+                put(queued + (int)lane, far_off(), make_float4(0, 0, 0, 1));
             queued = 0;
             apply(0, count);
         }

@@ -174,22 +174,28 @@ static int launch_sums(void *of, uint64_t begin, uint32_t tasks)
     return rc;
 }
 
+static int place_values(struct sum_job *job, const float *values)
+{
+    enum { PER = 256 };
+    const struct cells_view &cells = job->args.pair.from;
+    if (cells.count == 0)
+        return 0;
+    take_values<<<gpu_blocks(cells.count, PER), PER, 0, job->gpu->stream>>>(cells, values);
+    return gpu_launched(what);
+}
+
+/* The values of the first channel have been placed. */
 static int sum_channels(struct sum_job *job, const struct points_gpu *to, const struct points_gpu *from,
                         const struct range_pair_sums *sums, int channels, const float *values, struct slices *slices)
 {
     const size_t dim = (size_t)to->view.box.dim, inputs = to->view.inputs;
-    const struct cells_view &cells = job->args.pair.from;
     int rc = 0;
     job->args.stride = inputs;
     for (size_t c = 0; c < (size_t)channels && !rc; c++) {
         job->args.vectors = sums->vector_law ? sums->vectors + c * dim * inputs : NULL;
         job->args.scalars = sums->scalar_law ? sums->scalars + c * inputs : NULL;
-        if (cells.count > 0) {
-#define PER 256
-            take_values<<<gpu_blocks(cells.count, 256), 256, 0, job->gpu->stream>>>(cells,
-                                                                                    values + c * from->view.inputs);
-            rc = gpu_launched(what);
-        }
+        if (c > 0)
+            rc = place_values(job, values + c * from->view.inputs);
         if (!rc)
             rc = slices_run(slices, launch_sums, job, what);
     }
@@ -218,13 +224,17 @@ int pairs_gpu_sum(const void *to_state, const void *from_state, const struct ran
         const bool doubles = points_fine(to->view) || points_fine(from->view);
         const bool hot = !doubles && !from->view.scale && is_hot(sums->vector_law, 3) && is_hot(sums->scalar_law, 1);
         job.args.pair = pair_work_args(&work, reach);
+        if (work.plan.longest)
+            job.args.pair.to.cluster = work.plan.longest;
+        if (work.plan.offset)
+            rc = gpu_array(to->gpu, (size_t)slices.each * CLUSTER, &job.args.partial, what);
+        if (!rc && channels > 0) /* meanwhile, the host prepares the laws */
+            rc = place_values(&job, values);
         job.args.laws = laws_of(sums, hot);
         job.args.next = work.to->next;
         job.args.use_vectors = sums->vector_law;
         job.args.use_scalars = sums->scalar_law;
         job.kernel = kernel_of(doubles, hot, &job.args.laws, job.args.use_scalars);
-        if (work.plan.offset)
-            rc = gpu_array(to->gpu, (size_t)slices.each * CLUSTER, &job.args.partial, what);
         if (!rc)
             rc = sum_channels(&job, to, from, sums, channels, values, &slices);
         if (!rc && slices.done < slices.most) /* no points */

@@ -2,6 +2,7 @@
 """MRD streams over TCP: the images of a series go back one by one, as soon as each is made, whatever happens on the
 way.
 """
+import contextlib
 import io
 import os
 import signal
@@ -12,7 +13,7 @@ import numpy as np
 
 import mrd
 import scans
-from harness import Daemon, holding, main, same, test, wait_until
+from harness import Daemon, fault, holding, main, same, test, wait_until
 from live import image_of, newest, running, series
 
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-live-")
@@ -82,6 +83,37 @@ def inline(daemon):
     job = daemon.job(newest(daemon)["id"])
     same((job["state"], job["report"]["images_ahead"] >= 2), ("succeeded", True),
          "state, and images that were made ahead")
+
+
+@test("an image that is shown is sent before the session looks up its job, for which the store may be busy")
+def before_the_look():
+    with tempfile.TemporaryDirectory() as folder:
+        hold = f"{folder}/hold.row"
+        environment = holding() | {"LATELOOK_HOLD": f"{folder}/hold"}
+        environment["LD_PRELOAD"] += f":{fault('latelook')}"
+
+        def sent(session, go_on):
+            """Whether the next image had been sent when the session looked up its job."""
+            with open(hold, "w"):
+                go_on()
+                wait_until(lambda: os.path.exists(f"{hold}.there"), "the session to have looked")
+            with contextlib.suppress(BlockingIOError):
+                return session.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+            return False
+
+        with Daemon(mrd_listen="127.0.0.1:0", environment=environment) as daemon, mrd.Session(daemon) as session, \
+                daemon.held("shown") as go_on:
+            image_of(session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *series(5).messages()))
+            running(daemon)
+            early = False
+            for _ in range(3):  # it also looks when its job begins, and every 5 s
+                early = early or sent(session, go_on)
+                os.unlink(hold)
+                os.unlink(f"{hold}.there")
+                image_of(session)
+                if early:
+                    break
+            assert early, "the job was looked up first"
 
 
 @test("a job that begins while its worker still computes what arrived: all its images are made ahead, and none twice")

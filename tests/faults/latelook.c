@@ -2,8 +2,8 @@
  * job stops: it creates LATELOOK_HOLD.there, and continues when LATELOOK_HOLD is removed; meanwhile the row that it
  * read may have changed. It stops after it has asked the scheduler for the job's progress, which is at the second lock
  * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
- * stops a thread that has read a page of jobs, before it asks for their progress, and LATELOOK_HOLD.wait an MRD session
- * that begins to wait for its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
+ * stops a thread that has read a page of jobs, before it asks for their progress. LATELOOK_HOLD.wait stops an MRD session
+ * that begins to wait for its job, and LATELOOK_HOLD.row one that has looked up its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
  * resumable upload, and LATELOOK_HOLD.left one that has read its time left; LATELOOK_HOLD.whole stops a request that
  * has synced a chunk and released the upload, and LATELOOK_HOLD.link who is about to put a complete upload into the
  * spool. LATELOOK_HOLD.chunk and then LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read where
@@ -27,6 +27,7 @@ const char *sqlite3_sql(struct sqlite3_stmt *statement);
 
 static _Thread_local int looked;     /* how many more locks are released until the thread stops; 0: it does not */
 static _Thread_local char hold[512]; /* the file on which it waits */
+static _Thread_local bool waits;     /* it waits for images, as an MRD session does */
 
 /* The thread stops once it has released some more locks, if the file of this name exists. */
 static void stop_soon(const char *suffix, int locks)
@@ -53,6 +54,8 @@ int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
         stop_soon(".list", 1);
     else if (reads && strstr(sql, " FROM job WHERE id = ?") && is_of_http())
         stop_soon("", 2);
+    else if (reads && strstr(sql, " FROM job WHERE id = ?") && waits)
+        stop_soon(".row", 1);
     return result;
 }
 
@@ -91,7 +94,8 @@ int pthread_mutex_unlock(pthread_mutex_t *lock)
 int eventfd(unsigned int count, int flags)
 {
     int (*next)(unsigned int, int) = (int (*)(unsigned int, int))dlsym(RTLD_NEXT, "eventfd");
-    if (flags & EFD_NONBLOCK)
+    waits = flags & EFD_NONBLOCK;
+    if (waits)
         stop_now(".wait");
     return next(count, flags);
 }

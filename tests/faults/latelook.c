@@ -2,12 +2,12 @@
  * job stops: it creates LATELOOK_HOLD.there, and continues when LATELOOK_HOLD is removed; meanwhile the row that it
  * read may have changed. It stops after it has asked the scheduler for the job's progress, which is at the second lock
  * that it releases. The scheduler's own look-ups do not stop, so the job continues. LATELOOK_HOLD.list in the same way
- * stops a thread that has read a page of jobs, before it asks for their progress. LATELOOK_HOLD.wait stops an MRD session
- * that begins to wait for its job, and LATELOOK_HOLD.row one that has looked up its job. LATELOOK_HOLD.note stops a thread of the daemon's own before it reads the note of a
- * resumable upload, and LATELOOK_HOLD.left one that has read its time left; LATELOOK_HOLD.whole stops a request that
- * has synced a chunk and released the upload, and LATELOOK_HOLD.link who is about to put a complete upload into the
- * spool. LATELOOK_HOLD.chunk and then LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read where
- * a chunk with a checksum began.
+ * stops a thread that has read a page of jobs, before it asks for their progress. LATELOOK_HOLD.wait stops an MRD
+ * session that begins to wait for its job, and LATELOOK_HOLD.row one that has looked up its job. LATELOOK_HOLD.note
+ * stops a thread of the daemon's own before it reads the note of a resumable upload, and LATELOOK_HOLD.left one that
+ * has read its time left; LATELOOK_HOLD.whole stops a request that has synced a chunk and released the upload, and
+ * LATELOOK_HOLD.link who is about to put a complete upload into the spool. LATELOOK_HOLD.chunk and then
+ * LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read where a chunk with a checksum began.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -271,37 +271,40 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static int stopped(const struct nbody_poll *poll)
+/* The pairs' part of an evaluation's progress, beside a mesh. Points that crowd take more, on a GPU the mesh does. */
+#define PAIRS_SHARE 0.6
+
+/* A part of an evaluation: from one fraction of it to another. */
+struct part {
+    const struct nbody_poll *poll;
+    double begin, end;
+};
+
+/* A listener of a part: calls the poll function of the evaluation. */
+static int hear(void *context, size_t done, size_t most)
 {
-    return poll && poll->stop && poll->stop(poll->context)
+    const struct part *part = context;
+    const double within = most > 0 ? (double)done / (double)most : 0;
+    return part->poll && part->poll->stop(part->poll->context, part->begin + (part->end - part->begin) * within)
                ? err_set(ERR_CANCELED, "The job was canceled while it was running.")
                : 0;
 }
 
-/* A listener of sums: calls the poll function of the evaluation. */
-static int hear(void *context, size_t done, size_t most)
-{
-    (void)done;
-    (void)most;
-    return stopped(context);
-}
-
 static int sum_pairs(struct nbody_gravity *gravity, const struct unit_box *frame, const struct range_points *points,
-                     bool potential, const struct nbody_poll *poll)
+                     bool potential, const struct listener *listener)
 {
     struct range_law force, potential_law;
     const struct range_pair_sums sums = {.vector_law = &force,
                                          .vectors = gravity->near.device,
                                          .scalar_law = potential ? &potential_law : NULL,
                                          .scalars = gravity->near.device + 3 * gravity->count};
-    const struct listener listener = {(void *)(uintptr_t)poll, hear};
     int rc = pair_law(gravity, frame, 3, &force);
     if (rc == 0 && potential)
         rc = pair_law(gravity, frame, 1, &potential_law);
-    return rc == 0 ? range_pairs(points, points, &sums, 1, gravity->masses, &listener) : rc;
+    return rc == 0 ? range_pairs(points, points, &sums, 1, gravity->masses, listener) : rc;
 }
 
-static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *near, const struct nbody_poll *poll)
+static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *near, const struct listener *listener)
 {
     const double cell = 1.0 / gravity->setup.mesh;
     struct range_points *own = NULL;
@@ -313,8 +316,7 @@ static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *ne
         rc = range_points_create(&own, gravity->dev, &params, NULL);
     }
     if (rc == 0)
-        rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->masses, gravity->far.device,
-                               poll ? poll->stop : NULL, poll ? poll->context : NULL);
+        rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->masses, gravity->far.device, listener);
     range_points_free(own);
     return rc;
 }
@@ -386,6 +388,9 @@ int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3],
     const struct range_box box = box_of(gravity, false);
     struct range_law law;
     struct range_points *points = NULL;
+    const double share = gravity->mesh ? PAIRS_SHARE : 1;
+    struct part pairs = {poll, 0, share}, mesh = {poll, share, 1};
+    const struct listener of_pairs = {&pairs, hear}, of_mesh = {&mesh, hear};
     place(gravity, &frame, at);
     int rc = pair_law(gravity, &frame, 3, &law);
     const struct range_points_params params = {
@@ -393,11 +398,11 @@ int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3],
     if (rc == 0)
         rc = range_points_create(&points, gravity->dev, &params, NULL);
     if (rc == 0)
-        rc = stopped(poll);
+        rc = hear(&pairs, 0, 1);
     if (rc == 0)
-        rc = sum_pairs(gravity, &frame, points, potential, poll);
+        rc = sum_pairs(gravity, &frame, points, potential, &of_pairs);
     if (rc == 0 && gravity->mesh)
-        rc = sum_mesh(gravity, points, poll);
+        rc = sum_mesh(gravity, points, &of_mesh);
     range_points_free(points);
     return rc == 0 ? collect(gravity, &frame, acceleration, potential) : rc;
 }

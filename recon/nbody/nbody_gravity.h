@@ -78,9 +78,10 @@ int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_
 /* Whether the device is a GPU that transforms the mesh. */
 bool nbody_gravity_on_gpu(const struct dev *dev, const struct nbody_setup *setup);
 
-/* Called between the parts of an evaluation, and regularly by sums; non-zero cancels it. */
+/* Called between the parts of an evaluation, and regularly by sums and transforms, with the part of it that is
+ * complete: 0..1, never decreasing. Non-zero cancels it. */
 struct nbody_poll {
-    int (*stop)(void *context);
+    int (*stop)(void *context, double complete);
     void *context;
 };
 

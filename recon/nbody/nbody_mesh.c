@@ -204,16 +204,20 @@ int nbody_mesh_window(struct range_law *law, double cell)
 
 /* ---- the transform ---- */
 
+/* Steps of the progress, all about as long: spreading, four passes over the mesh, interpolation. */
+enum { SPREAD, FIRST_PASS, INTERPOLATE = FIRST_PASS + 4, MESH_STEPS };
+
 /* Cancelation of a pass over the mesh: the calling thread polls once per plane; the other threads read the flag. */
 struct pass {
-    int (*stop)(void *context);
-    void *context;
+    const struct listener *listener;
+    size_t step;
     atomic_bool stopped;
 };
 
 static bool pass_stopped(struct pass *pass)
 {
-    if (omp_get_thread_num() == 0 && pass->stop && !atomic_load(&pass->stopped) && pass->stop(pass->context))
+    if (omp_get_thread_num() == 0 && !atomic_load(&pass->stopped) &&
+        pass->listener->progress(pass->listener->context, pass->step, MESH_STEPS))
         atomic_store(&pass->stopped, true);
     return atomic_load_explicit(&pass->stopped, memory_order_relaxed);
 }
@@ -303,9 +307,11 @@ static int host_fields(const struct nbody_mesh *mesh, struct pass *pass)
     int rc = take_masses(mesh, mesh->work[1]);
     if (rc == 0)
         rc = transform(mesh, mesh->work[1], 0, pass);
+    pass->step++;
     if (rc == 0)
         rc = fields_of(mesh, mesh->work[1], mesh->work, pass);
     for (int i = 0; i < 2 && rc == 0; i++) {
+        pass->step++;
         rc = transform(mesh, mesh->work[i], 1, pass);
         if (rc == 0)
             rc = give_fields(mesh, mesh->work[i], 2 * i);
@@ -313,30 +319,34 @@ static int host_fields(const struct nbody_mesh *mesh, struct pass *pass)
     return rc;
 }
 
-/* A listener of sums. */
+/* A sum of the mesh: one step of it. */
+struct mesh_sum {
+    const struct listener *listener;
+    size_t step;
+};
+
 static int hear(void *context, size_t done, size_t most)
 {
-    (void)done;
-    (void)most;
-    pass_stopped(context);
-    return pass_rc(context);
+    const struct mesh_sum *sum = context;
+    return sum->listener->progress(sum->listener->context, sum->step * most + done, MESH_STEPS * most);
 }
 
 int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points, double cell, const float *mass,
-                      float *fields, int (*stop)(void *context), void *context)
+                      float *fields, const struct listener *listener)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
     struct range_law window;
-    struct pass pass = {.stop = stop, .context = context};
-    const struct listener listener = {&pass, hear};
+    struct pass pass = {.listener = listener, .step = FIRST_PASS};
+    struct mesh_sum spreads = {listener, SPREAD}, interpolates = {listener, INTERPOLATE};
+    const struct listener of_spread = {&spreads, hear}, of_interpolation = {&interpolates, hear};
     int rc = nbody_mesh_window(&window, cell);
     if (rc == 0)
         rc = dev_zero(mesh->dev, mesh->grid, nodes * sizeof *mesh->grid);
     if (rc == 0)
-        rc = range_scatter(points, &window, 1, mass, mesh->grid, &listener);
+        rc = range_scatter(points, &window, 1, mass, mesh->grid, &of_spread);
     if (rc == 0)
         rc = mesh->fields ? fields_run(mesh->fields, mesh->grid) : host_fields(mesh, &pass);
     if (rc == 0)
-        rc = range_gather(points, &window, 4, mesh->grid, fields, &listener);
+        rc = range_gather(points, &window, 4, mesh->grid, fields, &of_interpolation);
     return rc;
 }

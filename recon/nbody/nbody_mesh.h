@@ -23,9 +23,9 @@ bool nbody_mesh_serves(const struct dev *dev, int cells);
 int nbody_mesh_window(struct range_law *law, double cell);
 
 /* fields[4][count]: acceleration x, y, z, and potential, of `points` (in a box of the mesh's cells, each `cell` long)
- * with masses mass[count], in memory of the device. `stop` (may be NULL) is polled by the sums, and once per plane
+ * with masses mass[count], in memory of the device. The listener (not NULL) is called by the sums, and once per plane
  * by transforms on the host. Fails with ERR_NO_MEMORY, ERR_DEVICE, ERR_CANCELED. */
 int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points, double cell, const float *mass,
-                      float *fields, int (*stop)(void *context), void *context);
+                      float *fields, const struct listener *listener);
 
 #endif

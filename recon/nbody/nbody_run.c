@@ -59,13 +59,13 @@ struct running {
     enum nbody_kind_step stage;
 };
 
-/* Report the progress of a job. */
-static int tell(void *context)
+/* Report the progress of a job; complete: the part of the present evaluation, 0..1. */
+static int tell(void *context, double complete)
 {
     const struct running *r = context;
     const bool moves = r->stage == NBODY_STEP_MOVE;
-    return kind_job_tell(&r->job, r->stage, moves ? (double)r->step / (double)r->plan.steps : 0, moves ? r->step : 0,
-                         moves ? r->plan.steps : 0);
+    return kind_job_tell(&r->job, r->stage, moves ? ((double)r->step + complete) / (double)r->plan.steps : complete,
+                         moves ? r->step : 0, moves ? r->plan.steps : 0);
 }
 
 static void stage_end(struct running *r)
@@ -112,7 +112,7 @@ static void keep(struct running *r)
 static int forces_first(struct running *r, const struct nbody_poll *poll)
 {
     struct nbody_bodies *b = &r->outcome->bodies;
-    int rc = tell(r);
+    int rc = tell(r, 0);
     if (rc == 0)
         rc = nbody_gravity_evaluate(r->gravity, (const double(*)[3])b->at, b->acceleration, b->potential, poll);
     if (rc == 0)
@@ -127,7 +127,7 @@ static int move(struct running *r, const struct nbody_poll *poll)
     int rc = 0;
     while (r->step < plan->steps && rc == 0) {
         const bool recorded = (r->step + 1) % plan->record == 0 || r->step + 1 == plan->steps;
-        rc = tell(r);
+        rc = tell(r, 0);
         if (rc == 0)
             rc = nbody_step(r->gravity, &plan->setup, &o->bodies, plan->dt, recorded, poll);
         if (rc != 0)

@@ -173,8 +173,9 @@ static void the_same_bits_for_any_number_of_threads(void **state)
 
 struct asking {
     struct dev *dev;
-    int asked, stop_at;  /* stop_at < 0: never */
-    size_t before, most; /* bytes allocated; before = 0: not measured */
+    int asked, stop_at;      /* stop_at < 0: never */
+    size_t before, most;     /* bytes allocated; before = 0: not measured */
+    double complete, widest; /* the last part of the evaluation told, and the widest gap between two */
 };
 
 /* Bytes that the program has allocated; only sanitizers define it. */
@@ -198,9 +199,12 @@ static size_t taken(struct dev *dev)
     return total - available;
 }
 
-static int ask(void *context)
+static int ask(void *context, double complete)
 {
     struct asking *a = context;
+    assert_true(complete >= a->complete && complete <= 1);
+    a->widest = fmax(a->widest, complete - a->complete);
+    a->complete = complete;
     const size_t now = a->before ? taken(a->dev) : 0, held = now > a->before ? now - a->before : 0;
     a->most = held > a->most ? held : a->most;
     return a->asked++ == a->stop_at;

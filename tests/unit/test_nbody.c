@@ -37,6 +37,37 @@ static void images_at_the_cut_off_count_evenly(void **state)
     }
 }
 
+/* Sums as short as these call their listeners a few times, or once. Without them, the pairs' share would pass at once. */
+static void progress_rises_to_the_end(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    double(*at)[3] = allocate(COUNT, sizeof *at), *mass = allocate(COUNT, sizeof *mass);
+    double(*acceleration)[3] = allocate(COUNT, sizeof *acceleration);
+    for (size_t i = 0; i < COUNT; i++) {
+        mass[i] = 1 + uniform(i);
+        for (size_t d = 0; d < 3; d++)
+            at[i][d] = uniform(9000 + 3 * i + d);
+    }
+    for (int method = NBODY_P3M; method <= NBODY_DIRECT; method++) {
+        struct nbody_setup setup = p3m(false, NBODY_SPLINE);
+        struct dev *dev = device(1);
+        struct nbody_gravity *gravity = NULL;
+        struct asking all = {.stop_at = -1};
+        const struct nbody_poll poll = {ask, &all};
+        setup.method = (enum nbody_method)method;
+        assert_int_equal(nbody_gravity_create(&gravity, dev, &setup, COUNT, mass), 0);
+        assert_int_equal(nbody_gravity_evaluate(gravity, (const double(*)[3])at, acceleration, NULL, &poll), 0);
+        if (!(all.widest < 0.3 && all.complete >= 0.9))
+            fail_msg("method %d: %g is the widest gap, %g the last", method, all.widest, all.complete);
+        nbody_gravity_free(gravity);
+        dev_free(dev);
+    }
+    free(at);
+    free(mass);
+    free(acceleration);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -49,6 +80,7 @@ int main(void)
         cmocka_unit_test(a_kepler_orbit_closes),
         cmocka_unit_test(energy_and_momentum_are_kept),
         cmocka_unit_test(an_evaluation_can_be_canceled),
+        cmocka_unit_test(progress_rises_to_the_end),
         cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
         cmocka_unit_test(bodies_too_close_together_are_reported),
         cmocka_unit_test(mesh_sizes_have_small_factors),

@@ -3,6 +3,7 @@
 all), and cases that these have found.
 """
 import base64
+import concurrent.futures
 import errno
 import json
 import os
@@ -14,7 +15,7 @@ import time
 
 import mrd
 import streams
-from harness import ROOT, SLOW, Daemon, check_problem, main, same, test, wait_until
+from harness import ROOT, SLOW, Daemon, check_problem, fault, main, same, test, wait_until
 from live import MIXED, Post, arriving, image_of, series
 from receiver import Receiver, write
 
@@ -28,12 +29,14 @@ QUERY = "kind=recon&output=complex&coils=none"
 
 
 class Failing(Daemon):
-    """A daemon with a fault that can be armed."""
+    """A daemon with a fault that can be armed, and that stops at files whose names begin with `hold` (latelook.c)."""
 
     def __init__(self, **options):
         self.there = tempfile.mkdtemp(dir=FOLDER.name)
-        self.fault = diskfaults.Fault(self.there + ".fault")
-        super().__init__(state=self.there, environment=diskfaults.preload(self.there, self.fault), expect_trouble=True,
+        self.fault, self.hold = diskfaults.Fault(self.there + ".fault"), self.there + ".hold"
+        environment = diskfaults.preload(self.there, self.fault)
+        environment["LD_PRELOAD"] += ":" + fault("latelook")
+        super().__init__(state=self.there, environment={**environment, "LATELOOK_HOLD": self.hold}, expect_trouble=True,
                          **options)
 
     def clean(self):
@@ -159,6 +162,31 @@ def others_wait():
         for identity in ids:
             job = daemon.finish(identity)
             same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
+
+
+@test("files of results that cannot be made, or written, while their scan arrives are made when the job begins")
+def refused_ahead():
+    for call in ("mkdirat", "openat", "pwrite"):
+        with Failing() as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            def image(identity):
+                return daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body  # noqa: B023
+            truth = image(daemon.run(BODY)["id"])
+            where = daemon.upload()
+            with daemon.paused():
+                with open(daemon.hold + ".link", "w"):
+                    if call != "pwrite":
+                        daemon.arm(call)
+                    last = pool.submit(daemon.patch, where, 0, len(BODY))
+                wait_until(lambda: os.path.exists(daemon.hold + ".link.there"), "the whole upload")  # noqa: B023
+                if call == "pwrite":  # the worker's: who receives writes no more
+                    daemon.arm(call)
+            wait_until(daemon.fault.failed, "a call to fail")
+            os.unlink(daemon.hold + ".link")
+            last.result().expect(204)
+            job = daemon.finish(where.rsplit("/", 1)[1])
+            same((job["state"], job["attempts"], image(job["id"]) == truth), ("succeeded", 1, True),
+                 f"state, attempts, and whether the image is that of the scan, after {daemon.fault.first()}")
+            assert "queued again" not in daemon.read_log(), daemon.read_log()
 
 
 @test("a job that is put back is queued again for those who follow its events")

@@ -37,7 +37,8 @@ static void images_at_the_cut_off_count_evenly(void **state)
     }
 }
 
-/* Sums as short as these call their listeners a few times, or once. Without them, the pairs' share would pass at once. */
+/* Sums as short as these call their listeners a few times, or once. Without them, the pairs' share would pass at once.
+ */
 static void progress_rises_to_the_end(void **state)
 {
     (void)state;

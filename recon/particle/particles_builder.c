@@ -169,9 +169,12 @@ int particles_row_check(const struct particle *row, unsigned wanted, const char 
         if ((wanted >> of[i] & 1) && !isfinite(value[i]))
             return err_set(ERR_MALFORMED_FILE, "%s %llu: the %s is not finite.", where, (unsigned long long)number,
                            columns[of[i]].name);
-    if ((wanted >> PARTICLE_RADIUS & 1) && row->radius < 0)
-        return err_set(ERR_MALFORMED_FILE, "%s %llu: the radius is %g; it must be 0 or more.", where,
-                       (unsigned long long)number, row->radius);
+    static const enum particle_column positive[] = {PARTICLE_RADIUS, PARTICLE_MASS};
+    const double of_positive[] = {row->radius, row->mass};
+    for (int i = 0; i < 2; i++)
+        if ((wanted >> positive[i] & 1) && of_positive[i] < 0)
+            return err_set(ERR_MALFORMED_FILE, "%s %llu: the %s is %g; it must be 0 or more.", where,
+                           (unsigned long long)number, columns[positive[i]].name, of_positive[i]);
     return 0;
 }
 

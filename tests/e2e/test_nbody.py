@@ -241,10 +241,11 @@ def bad():
                                  (snapshot[:-60], "truncated-file", "MASS"),
                                  (snapshot[:4] + b"\0" * 256 + snapshot[260:], "malformed-file", "no bodies"),
                                  (gadget(position * np.nan, velocity, mass, ids), "malformed-file", "Body 1:"),
-                                 (gadget(position, velocity, -mass, ids), "malformed-file", "body 1 ")):
+                                 (gadget(position, velocity, -mass, ids), "malformed-file", "Body 1: the mass")):
         problem = daemon().fails(damaged, "kind=nbody", code)
         assert words in problem["detail"], (words, problem)
     assert "Line 3" in daemon().fails(b"x,y,z\n1,2,3\n1,2,a\n", "kind=nbody", "malformed-file")["detail"]
+    assert "Line 2: the mass" in daemon().fails(b"x,y,z,mass\n1,2,3,-1\n", "kind=nbody", "malformed-file")["detail"]
     assert "Masses" in daemon().fails(hdf5_without_masses(position), "kind=nbody", "malformed-file")["detail"]
     assert ("body 1 " in daemon().fails(npz(np.array([[0, 0, 0], [4e-20, 0, 0], [1, 1, 1]])),
                                         "kind=nbody&softening=0&boundary=periodic&box=2", "bad-parameter")["detail"])

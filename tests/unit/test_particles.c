@@ -212,6 +212,8 @@ static void test_csv(void **state)
     assert_true(p.count == 2 && p.charge[1] == 8);
     particles_close(&p);
     refused(particles_csv_decode, "x,y,z,q\n1,2,3,4\n1,2,,4\n", "Line 3, column 3 (z): \"\" is not a finite number.");
+    refused(particles_csv_decode, "x,y,z,q,mass\n1,2,3,0,1\n1,2,4,0,-1\n",
+            "Line 3: the mass is -1; it must be 0 or more.");
     refused(particles_csv_decode, "x,y,charge\n1,2,3\n",
             "Line 1 names the columns, but x, y and z are not among them.");
     refused(particles_csv_decode, "x,y,z,q,charge\n1,2,3,4,5\n",

@@ -1,4 +1,5 @@
-/* bench.h: shared by the benchmarks: time, medians, trajectories with fixed seeds. A failure ends the program. */
+/* bench.h: shared by the benchmarks: options, time, medians, trajectories with fixed seeds. A failure ends the program.
+ */
 #ifndef MRIRECON_BENCH_H
 #define MRIRECON_BENCH_H
 
@@ -11,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static inline void must(int code, const char *what)
 {
@@ -18,6 +20,49 @@ static inline void must(int code, const char *what)
         fprintf(stderr, "%s: %s: %s: %s\n", program_invocation_short_name, what, err_name(code), err_last()->text);
         exit(1);
     }
+}
+
+/* An option: a flag, or one whose value follows it. */
+struct bench_option {
+    const char *name;
+    bool *flag;
+    int *number;
+    size_t *size;
+    double *real;
+    const char **text;
+};
+
+/* Read the command line; *known ends with a nameless one. Any other option, or one without its value, ends the program.
+ */
+static inline void options_read(int argc, char **argv, const struct bench_option *known)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct bench_option *option = known;
+        while (option->name && strcmp(option->name, argv[i]) != 0)
+            option++;
+        if (!option->name || (!option->flag && i + 1 == argc)) {
+            fprintf(stderr, "%s: %s %s: see the beginning of tests/bench/%s.c\n", program_invocation_short_name,
+                    option->name ? "no value of" : "unknown option", argv[i], program_invocation_short_name);
+            exit(2);
+        }
+        if (option->flag)
+            *option->flag = true;
+        else if (option->number)
+            *option->number = atoi(argv[++i]);
+        else if (option->size)
+            *option->size = strtoull(argv[++i], NULL, 10);
+        else if (option->real)
+            *option->real = atof(argv[++i]);
+        else
+            *option->text = argv[++i];
+    }
+}
+
+/* The item after this one of a comma-separated list; NULL: it is the last. */
+static inline const char *next_of(const char *list)
+{
+    const char *comma = strchr(list, ',');
+    return comma ? comma + 1 : NULL;
 }
 
 /* Zeroed memory; the caller frees it. A failed allocation ends the program. */

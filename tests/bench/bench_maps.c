@@ -9,7 +9,6 @@
 #include "tests/bench/bench.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { RUNS_MOST = 1000 };
 
@@ -88,30 +87,21 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.n = {256, 256, 1}, .runs = 11, .noise = 0.02, .coils = "8,16"};
+    struct options o = {.runs = 11, .noise = 0.02, .coils = "8,16"};
     struct dev *dev = NULL;
-    for (int i = 1; i < argc; i++) {
-        const bool last = i + 1 == argc;
-        if (strcmp(argv[i], "--cpu") == 0)
-            o.cpu = true;
-        else if (!last && strcmp(argv[i], "--threads") == 0)
-            o.threads = atoi(argv[++i]);
-        else if (!last && strcmp(argv[i], "--matrix") == 0 &&
-                 sscanf(argv[i + 1], "%dx%dx%d", &o.n[0], &o.n[1], &o.n[2]) == 3)
-            i++;
-        else if (!last && strcmp(argv[i], "--coils") == 0)
-            o.coils = argv[++i];
-        else if (!last && strcmp(argv[i], "--noise") == 0)
-            o.noise = atof(argv[++i]);
-        else if (!last && strcmp(argv[i], "--runs") == 0)
-            o.runs = atoi(argv[++i]);
-        else
-            return usage();
-    }
-    if (o.runs < 1 || o.runs > RUNS_MOST)
+    const char *matrix = "256x256x1";
+    const struct bench_option known[] = {{"--cpu", .flag = &o.cpu},
+                                         {"--threads", .number = &o.threads},
+                                         {"--matrix", .text = &matrix},
+                                         {"--coils", .text = &o.coils},
+                                         {"--noise", .real = &o.noise},
+                                         {"--runs", .number = &o.runs},
+                                         {.name = NULL}};
+    options_read(argc, argv, known);
+    if (sscanf(matrix, "%dx%dx%d", &o.n[0], &o.n[1], &o.n[2]) != 3 || o.runs < 1 || o.runs > RUNS_MOST)
         return usage();
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, o.threads), "dev_create");
-    for (const char *at = o.coils; *at; at += strcspn(at, ","), at += *at == ',') {
+    for (const char *at = o.coils; at; at = next_of(at)) {
         const int coils = atoi(at);
         if (coils < 1 || coils > 256)
             return usage();

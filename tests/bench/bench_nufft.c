@@ -15,10 +15,9 @@
 #include "gridding/nufft/normal.h"
 #include "tests/bench/nufft_cases.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
-enum { PIXELS_CHECKED = 200, PLANS = 5, CPU_FRAME = 16 };
+enum { PIXELS_CHECKED = 200, PLANS = 5 };
 
 /* Error of the last transform of the batch. */
 static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
@@ -55,7 +54,7 @@ struct options {
     const char *cases, *tolerances;
     int width, coils, threads, runs;
     double oversampling;
-    bool error, cpu, ask;
+    bool no_error, cpu, ask;
 };
 
 /* Seconds that creating plans took. */
@@ -153,7 +152,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     must(dev_alloc(dev, data_bytes, &device_data), "dev_alloc");
     must(dev_alloc(dev, image_bytes, &device_image), "dev_alloc");
     must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
-    for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
+    for (const char *t = o->tolerances; t; t = next_of(t)) {
         struct nufft_params params = {
             .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
@@ -169,7 +168,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
             times[i < 0 ? 0 : i] = clock_seconds() - start;
         }
         must(dev_download(dev, image, device_image, image_bytes), "dev_download");
-        if (o->error)
+        if (!o->no_error)
             error = image_error(c, k, data, image);
         const char *method = nufft_method_name(info.method);
         report(o, c, dev, params.tolerance, "adjoint", method, &info, create, times, error);
@@ -212,34 +211,20 @@ static int go_on(void *asked)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.cases = "a,b,c,d,e", .tolerances = "1e-3", .runs = 11, .error = true};
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--no-error") == 0)
-            o.error = false;
-        else if (strcmp(argv[i], "--cpu") == 0)
-            o.cpu = true;
-        else if (strcmp(argv[i], "--ask") == 0)
-            o.ask = true;
-        else if (strcmp(argv[i], "--cases") == 0 && ++i)
-            o.cases = value;
-        else if (strcmp(argv[i], "--tolerances") == 0 && ++i)
-            o.tolerances = value;
-        else if (strcmp(argv[i], "--width") == 0 && ++i)
-            o.width = atoi(value);
-        else if (strcmp(argv[i], "--coils") == 0 && ++i)
-            o.coils = atoi(value);
-        else if (strcmp(argv[i], "--threads") == 0 && ++i)
-            o.threads = atoi(value);
-        else if (strcmp(argv[i], "--oversampling") == 0 && ++i)
-            o.oversampling = atof(value);
-        else if (strcmp(argv[i], "--runs") == 0 && ++i)
-            o.runs = atoi(value) > 0 ? atoi(value) : 1;
-        else {
-            fprintf(stderr, "bench_nufft: unknown option %s\n", argv[i]);
-            return 2;
-        }
-    }
+    struct options o = {.cases = "a,b,c,d,e", .tolerances = "1e-3", .runs = 11};
+    const struct bench_option known[] = {{"--no-error", .flag = &o.no_error},
+                                         {"--cpu", .flag = &o.cpu},
+                                         {"--ask", .flag = &o.ask},
+                                         {"--cases", .text = &o.cases},
+                                         {"--tolerances", .text = &o.tolerances},
+                                         {"--width", .number = &o.width},
+                                         {"--coils", .number = &o.coils},
+                                         {"--threads", .number = &o.threads},
+                                         {"--runs", .number = &o.runs},
+                                         {"--oversampling", .real = &o.oversampling},
+                                         {.name = NULL}};
+    options_read(argc, argv, known);
+    o.runs = o.runs > 0 ? o.runs : 1;
     struct dev *dev;
     double asked = 0;
     const struct dev_ask ask = {&asked, go_on};
@@ -247,11 +232,7 @@ int main(int argc, char **argv)
     dev_ask_set(dev, o.ask ? &ask : NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (named(o.cases, cases[i].id)) {
-            struct bench_case c = cases[i];
-            if (o.coils > 0)
-                c.batch = o.coils;
-            else if (o.cpu && c.batch > CPU_FRAME)
-                c.batch = CPU_FRAME;
+            const struct bench_case c = with_coils(cases[i], o.coils, o.cpu);
             run_case(dev, &o, &c);
         }
     dev_free(dev);

@@ -12,8 +12,6 @@
 #include "gridding/nufft/nufft.h"
 #include "tests/bench/bench.h"
 
-#include <string.h>
-
 struct options {
     const char *scans;
     size_t samples;
@@ -131,27 +129,13 @@ static void run_scan(struct dev *dev, const struct options *o, char scan)
 int main(int argc, char **argv)
 {
     struct options o = {.scans = "kgu", .samples = 2000000, .size = 128, .coils = 1, .runs = 7, .tolerance = 1e-3};
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--radial") == 0)
-            o.radial = true;
-        else if (strcmp(argv[i], "--scans") == 0 && ++i)
-            o.scans = value;
-        else if (strcmp(argv[i], "--samples") == 0 && ++i)
-            o.samples = strtoull(value, NULL, 10);
-        else if (strcmp(argv[i], "--size") == 0 && ++i)
-            o.size = atoi(value);
-        else if (strcmp(argv[i], "--coils") == 0 && ++i)
-            o.coils = atoi(value) > 0 ? atoi(value) : 1;
-        else if (strcmp(argv[i], "--tolerance") == 0 && ++i)
-            o.tolerance = atof(value);
-        else if (strcmp(argv[i], "--runs") == 0 && ++i)
-            o.runs = atoi(value) > 0 ? atoi(value) : 1;
-        else {
-            fprintf(stderr, "bench_overflow: unknown option %s\n", argv[i]);
-            return 2;
-        }
-    }
+    const struct bench_option known[] = {{"--radial", .flag = &o.radial},   {"--scans", .text = &o.scans},
+                                         {"--samples", .size = &o.samples}, {"--size", .number = &o.size},
+                                         {"--coils", .number = &o.coils},   {"--tolerance", .real = &o.tolerance},
+                                         {"--runs", .number = &o.runs},     {.name = NULL}};
+    options_read(argc, argv, known);
+    o.coils = o.coils > 0 ? o.coils : 1;
+    o.runs = o.runs > 0 ? o.runs : 1;
     struct dev *dev;
     must(dev_create(&dev, DEV_GPU, 0, 0), "dev_create");
     for (const char *scan = o.scans; *scan; scan++)

@@ -17,9 +17,7 @@
 #include "gridding/range/kernel.h"
 #include "tests/bench/nufft_cases.h"
 
-#include <string.h>
-
-enum { PURPOSES = 3, WAYS = 2, TOLERANCES_MOST = 8, RATIOS_MOST = 64, CANDIDATES_MOST = 16384, CPU_FRAME = 16 };
+enum { PURPOSES = 3, WAYS = 2, TOLERANCES_MOST = 8, RATIOS_MOST = 64, CANDIDATES_MOST = 16384 };
 enum { ROUNDS = 7, FINALISTS = 4 /* beside the chosen plan */ };
 static const char *const purpose_names[PURPOSES] = {"adjoint", "forward", "both"};
 
@@ -335,48 +333,26 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     free(s.k);
 }
 
-static int tolerances_read(const char *list, double to[TOLERANCES_MOST])
-{
-    int count = 0;
-    for (const char *at = list; at && count < TOLERANCES_MOST; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        to[count++] = atof(at);
-    return count;
-}
-
 int main(int argc, char **argv)
 {
     struct options o = {.purposes = "adjoint,forward,both", .within = 1.6};
-    o.tolerances = tolerances_read("1e-2,1e-3,1e-4,1e-5", o.tolerance);
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--cpu") == 0)
-            o.cpu = true;
-        else if (strcmp(argv[i], "--all") == 0)
-            o.all = true;
-        else if (strcmp(argv[i], "--cases") == 0 && ++i)
-            o.cases = value;
-        else if (strcmp(argv[i], "--purposes") == 0 && ++i)
-            o.purposes = value;
-        else if (strcmp(argv[i], "--tolerances") == 0 && ++i)
-            o.tolerances = tolerances_read(value, o.tolerance);
-        else if (strcmp(argv[i], "--within") == 0 && ++i)
-            o.within = atof(value);
-        else if (strcmp(argv[i], "--coils") == 0 && ++i)
-            o.coils = atoi(value);
-        else {
-            fprintf(stderr, "bench_plans: unknown option %s\n", argv[i]);
-            return 2;
-        }
-    }
+    const char *tolerances = "1e-2,1e-3,1e-4,1e-5";
+    const struct bench_option known[] = {{"--cpu", .flag = &o.cpu},
+                                         {"--all", .flag = &o.all},
+                                         {"--cases", .text = &o.cases},
+                                         {"--purposes", .text = &o.purposes},
+                                         {"--tolerances", .text = &tolerances},
+                                         {"--within", .real = &o.within},
+                                         {"--coils", .number = &o.coils},
+                                         {.name = NULL}};
+    options_read(argc, argv, known);
+    for (const char *at = tolerances; at && o.tolerances < TOLERANCES_MOST; at = next_of(at))
+        o.tolerance[o.tolerances++] = atof(at);
     struct dev *dev;
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, 0), "dev_create");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!o.cases || named(o.cases, cases[i].id)) {
-            struct bench_case c = cases[i];
-            if (o.coils > 0)
-                c.batch = o.coils;
-            else if (o.cpu && c.batch > CPU_FRAME)
-                c.batch = CPU_FRAME;
+            const struct bench_case c = with_coils(cases[i], o.coils, o.cpu);
             run_case(dev, &o, &c);
         }
     dev_free(dev);

@@ -14,8 +14,6 @@
 #include "tests/bench/bench.h"
 #include "tests/distance.h"
 
-#include <string.h>
-
 enum { SPOKES = 100, SAMPLES = 512, FRAMES_MOST = 1000, CHECKED = 2 };
 
 struct options {
@@ -208,29 +206,18 @@ int main(int argc, char **argv)
 {
     struct options o = {.size = 256, .coils = 16, .iterations = 10, .runs = 11, .together = 16, .frames = "1,10,100"};
     struct dev *dev = NULL;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--cpu") == 0)
-            o.cpu = true;
-        else if (strcmp(argv[i], "--own") == 0)
-            o.own = true;
-        else if (strcmp(argv[i], "--size") == 0)
-            o.size = atoi(value), i++;
-        else if (strcmp(argv[i], "--coils") == 0)
-            o.coils = atoi(value), i++;
-        else if (strcmp(argv[i], "--frames") == 0)
-            o.frames = value, i++;
-        else if (strcmp(argv[i], "--iterations") == 0)
-            o.iterations = atoi(value), i++;
-        else if (strcmp(argv[i], "--together") == 0)
-            o.together = atoi(value), i++;
-        else if (strcmp(argv[i], "--runs") == 0)
-            o.runs = atoi(value), i++;
-        else
-            must(err_set(ERR_BAD_PARAMETER, "%s: see the beginning of tests/bench/bench_solve.c", argv[i]), "options");
-    }
+    const struct bench_option known[] = {{"--cpu", .flag = &o.cpu},
+                                         {"--own", .flag = &o.own},
+                                         {"--size", .number = &o.size},
+                                         {"--coils", .number = &o.coils},
+                                         {"--frames", .text = &o.frames},
+                                         {"--iterations", .number = &o.iterations},
+                                         {"--together", .number = &o.together},
+                                         {"--runs", .number = &o.runs},
+                                         {.name = NULL}};
+    options_read(argc, argv, known);
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, 0), "dev_create");
-    for (const char *at = o.frames; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    for (const char *at = o.frames; at; at = next_of(at)) {
         struct problem p;
         open_problem(&p, dev, &o, atoi(at), 0);
         time_solve(&p, &o, "frames one after the other", solve_apart);

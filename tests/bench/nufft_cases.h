@@ -26,8 +26,6 @@
 
 #include "tests/bench/bench.h"
 
-#include <string.h>
-
 enum spread { KOOSH, GOLDEN, STACK, UNIFORM, GAUSSIAN, ONE_CELL };
 
 struct bench_case {
@@ -56,17 +54,27 @@ static const struct bench_case cases[] = {
     {"u64", 3, {64, 64, 64}, 8, UNIFORM, 0, 400000},       {"u96", 3, {96, 96, 96}, 1, UNIFORM, 0, 1000000},
 };
 
-enum { STACK_PARTITIONS = 64 };
+enum { STACK_PARTITIONS = 64, CPU_FRAME = 16 /* coils of one frame */ };
 
 static size_t pixels_of(const struct bench_case *c)
 {
     return (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
 }
 
+/* A case with so many coils; 0: its own, on a CPU of one frame. */
+static struct bench_case with_coils(struct bench_case c, int coils, bool cpu)
+{
+    if (coils > 0)
+        c.batch = coils;
+    else if (cpu && c.batch > CPU_FRAME)
+        c.batch = CPU_FRAME;
+    return c;
+}
+
 /* Whether `name` is in the comma-separated list. */
 static bool named(const char *list, const char *name)
 {
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+    for (const char *at = list; at; at = next_of(at))
         if (strcspn(at, ",") == strlen(name) && strncmp(at, name, strlen(name)) == 0)
             return true;
     return false;

@@ -12,6 +12,9 @@
  *     shown    {id, bytes}
  *              the first `bytes` of the live file are images, the last of which may not be whole yet, and will not
  *              change; of a running or a prepared job
+ *     made     {id, report: {...}}
+ *              of a prepared job: all results are written to the files that came with "prepare", and closed. Then the
+ *              job need not be sent. Ignored if it was sent meanwhile
  *     done     {id, report: {...}}
  *              all results are written, and the worker has closed them; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
@@ -38,8 +41,8 @@
  *              hint replaces the first. arriving: "no", or the input is still being written, and complete when the
  *              job begins: "stream", of use as far as it is there, or "file", of use as a whole. A worker without a job
  *              computes what it can within `room` (as in "job"), and keeps it to itself until the job begins, except
- *              for the images of a live file. Results may be written to the files, which come again with the job, or
- *              others instead of them
+ *              for the images of a live file, and for "made". Results may be written to the files, which come again
+ *              with the job, or others instead of them
  *     forget   {id}
  *              the prepared job will not come
  *     cancel   {id}
@@ -58,7 +61,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 13, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 14, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 3 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Whether a prepared input is still being written. */

@@ -150,6 +150,21 @@ static void job_undelivered(struct scheduler *scheduler, struct worker_slot *slo
     slot_end(scheduler, slot, reason);
 }
 
+/* A claimed job that the worker computed ahead ends as it begins: the worker need not be asked. */
+static bool job_is_made(struct scheduler *scheduler, struct worker_slot *slot, const json_t *names)
+{
+    int64_t most;
+    json_t *room = results_room(scheduler, &slot->running.job, &most);
+    json_decref(room);
+    if (strcmp(slot->worker.prefetched, slot->running.job.id) != 0 || !ready_files_end(scheduler, slot, names, most))
+        return false;
+    worker_forget(&slot->worker);
+    prefetch_claimed(scheduler, slot);
+    job_begin(scheduler, slot);
+    device_clear(scheduler, slot);
+    return true;
+}
+
 /* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
@@ -159,6 +174,11 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     const struct kind *kind = kind_find(job->kind);
     const bool checkpoint = kind && kind->checkpoints;
     json_t *names = results_names(job);
+    if (job_is_made(scheduler, slot, names)) {
+        json_decref(names);
+        slot_finish(scheduler, slot);
+        return;
+    }
     if (strcmp(slot->worker.prefetched, job->id) != 0)
         memcpy(slot->running.ahead, slot->worker.prefetched, sizeof slot->running.ahead);
     prefetch_claimed(scheduler, slot);
@@ -235,23 +255,6 @@ static bool is_held(struct scheduler *scheduler)
     }
     scheduler->held = held;
     return held;
-}
-
-/* Jobs that are claimed only if there is no other of their priority: prefetched by another worker, killers of a worker
- * (FAULTS), and put back (SHORTAGES). */
-static json_t *later_ids(const struct scheduler *scheduler)
-{
-    json_t *ids = prefetch_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
-    json_array_extend(ids, put_back);
-    json_decref(put_back);
-    for (int i = 0; i < scheduler->count; i++) {
-        const char *id;
-        json_t *value;
-        json_object_foreach (scheduler->slot[i].died_of, id, value) {
-            json_array_append_new(ids, json_string(id));
-        }
-    }
-    return ids;
 }
 
 /* Jobs that no idle worker may claim now: those in back-off (SHORTAGES), and those that wait for another device

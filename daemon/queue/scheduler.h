@@ -13,9 +13,10 @@
  *   3. In both cases the scheduler sends "prepare" (wire.h), and a thread of the worker reads the scan
  *      (daemon/worker/worker_fetch.h). A worker holds one prefetched scan: a later "prepare" replaces it, and "forget"
  *      drops it when the job was canceled, deleted or claimed for another worker. As long as the worker has no job, it
- *      computes this one, and keeps the results to itself until it is sent (daemon/worker/worker_ahead.h).
- *      The files that the job will write are made meanwhile, and given to the worker; they are removed if the scan is
- *      forgotten, or the job given to another one.
+ *      computes this one (daemon/worker/worker_ahead.h). The files that the job will write are made meanwhile, and
+ *      given to the worker. If it has written all and closed them before the job is claimed, it says so: then the
+ *      claimed job ends as it begins, and is not sent to the worker. Else it keeps the results to itself until it is
+ *      sent the job. The files are removed if the scan is forgotten, or the job given to another worker.
  *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
  *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
  *      scan gets the job.
@@ -40,9 +41,10 @@
  * been started, and no job starts until the disk accepts writes. That job is retried after a back-off, which grows from
  * 1 s to 1 min, and after the others of its priority, so that a job too large for the free space delays no other.
  *
- * EARLY. A client that waits for its image in the request that submitted the job gets it when the results are complete
- * and in their place, before another thread has synced them and committed the row. Until then the row says that the job
- * runs, so that after a crash, or if the disk fails, it is run again and gives the same image. Nobody else is told
+ * EARLY. A client that waits for its image in the request that submitted the job gets it when the job's row is committed
+ * and the results are complete and in their place, before another thread has synced them and committed the end; if they
+ * were computed ahead, before the job is claimed. Until then the row says that the job waits or runs, so that after a
+ * crash, or if the disk fails, it is run again and gives the same image. Nobody else is told
  * earlier that a job has ended: documents, lists, events, deliveries. Since its client knows, a request that would show
  * the end of that job waits until the attempt to store it is over.
  *

@@ -1,8 +1,8 @@
-/* scheduler_inside.h: the scheduler's state, shared by its seven files. scheduler.c: the thread, the workers, and which
- * job runs where; scheduler_prefetch.c: PREFETCH; scheduler_messages.c: messages of workers; scheduler_results.c:
- * outcomes and what is queued again; scheduler_success.c: results; scheduler_faults.c: FAULTS; scheduler_status.c: the
- * copy for other threads. Each file calls only those after it. No other file includes this header. Called in the
- * scheduler's thread.
+/* scheduler_inside.h: the scheduler's state, shared by its eight files. scheduler.c: the thread, the workers, and which
+ * job runs where; scheduler_prefetch.c: PREFETCH; scheduler_messages.c: messages of workers; scheduler_ready.c: results
+ * of jobs that have not begun; scheduler_results.c: outcomes and what is queued again; scheduler_success.c: results;
+ * scheduler_faults.c: FAULTS; scheduler_status.c: the copy for other threads. Each file calls only those after it. No
+ * other file includes this header. Called in the scheduler's thread.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_INSIDE_H
 #define MRIRECON_DAEMON_SCHEDULER_INSIDE_H
@@ -50,16 +50,21 @@ struct storing {
     struct pool_task task;
     struct scheduler *scheduler;
     struct assignment *assignment; /* not touched by the scheduler's thread meanwhile */
-    int number;                    /* of its worker */
+    int place;                     /* EARLY in scheduler.h: where the job is shown */
     _Atomic enum { STORING_NOT, STORING_BEGUN, STORING_OVER } state;
 };
 
-/* Empty result files of a job that has not begun, made while its scan arrives: on some file systems that takes
- * milliseconds, which the job would wait for. */
+/* Result files of a job that has not begun, made while its scan arrives: on some file systems that takes milliseconds,
+ * which the job would wait for. A worker that computes the job ahead writes them. */
 struct ready_files {
     char id[JOB_ID]; /* "": none */
     json_t *names;
     int files[KIND_MAX_FILES];
+    bool open;
+    const struct kind *kind;
+    unsigned wanted;          /* results, as of kind_results_wanted() */
+    int64_t most;             /* bytes that they may take; 0: any */
+    json_t *results, *report; /* they are written, and in their place; NULL: not yet */
 };
 
 /* A worker and its jobs. */
@@ -84,7 +89,10 @@ struct announcement {
     enum wire_arriving arriving;
 };
 
-/* EARLY in scheduler.h. */
+/* EARLY in scheduler.h: which of a worker's jobs is shown. */
+enum early_of { EARLY_ENDING, EARLY_RUNNING, EARLY_READY, EARLY_PLACES };
+
+/* One that is. */
 struct shown {
     char id[JOB_ID];  /* "": none */
     json_t *warnings; /* of its report; shared with nobody */
@@ -113,10 +121,15 @@ struct scheduler {
     struct worker_status status[WORKERS_MAX];
     struct err held_by; /* code 0: never held */
     struct announcement announced;
-    json_t *retracted;               /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
-    struct shown early[WORKERS_MAX]; /* of each worker's `ending` */
-    uint64_t early_told;             /* how many were */
+    json_t *retracted; /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
+    struct shown early[EARLY_PLACES * WORKERS_MAX];
+    uint64_t early_told; /* how many were */
 };
+
+static inline int early_place(const struct worker_slot *slot, enum early_of of)
+{
+    return (int)of * WORKERS_MAX + slot->worker.index;
+}
 
 /* Whether `a` is preferred to `b` (NULL: none yet): a GPU before a CPU. */
 static inline bool slot_better(const struct worker_slot *a, const struct worker_slot *b)
@@ -132,9 +145,10 @@ void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot);
 void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message);
 void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, const json_t *message);
 
-/* EARLY: the job's results are complete; and the attempt to store its end is over. */
-void early_show(struct scheduler *scheduler, int number, const struct assignment *assignment);
-void early_end(struct scheduler *scheduler, int number); /* any thread */
+/* EARLY: the job's results are complete, which is shown at this place, and no longer at another; and the attempt to
+ * store its end is over, or the results are not to be used. */
+void early_show(struct scheduler *scheduler, int place, const char *id, const json_t *report);
+void early_end(struct scheduler *scheduler, int place); /* any thread */
 
 /* ---- scheduler_faults.c ---- */
 
@@ -170,9 +184,29 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all);
  * be woken. Then ending.stored says how that went; success_is_stored() tries again. */
 bool success_is_stored(struct scheduler *scheduler, struct worker_slot *slot);
 
+/* The worker is not trusted to have respected the limit of `most` bytes (0: none). */
+int results_check(const json_t *results, int64_t most);
+
 /* Remove the checkpoint of a job that has ended; and its scan, or keep it (option keep-scans). `code`: of the failure;
  * 0: success. Any thread. */
 void job_scan_drop(const struct scheduler *scheduler, const char *id, int code);
+
+/* ---- scheduler_ready.c ---- */
+
+/* Create the files of a job that the slot's worker may compute ahead. A failure is no harm: the job will report it, if
+ * it still fails then. */
+void ready_files_make(struct scheduler *scheduler, struct worker_slot *slot, const struct job *job, json_t *names,
+                      int64_t most);
+/* Create the files of a job that begins, or take those that are ready for it on this worker; as spool_results_begin().
+ */
+int ready_files_take(struct scheduler *scheduler, struct worker_slot *slot, const char *id, const json_t *names,
+                     int files[KIND_MAX_FILES]);
+/* The worker has written them, and closed them: put them in their place. */
+void ready_files_made(struct scheduler *scheduler, struct worker_slot *slot, json_t *report);
+/* The slot's job begins: whether it ends thereby, because its results are there. */
+bool ready_files_end(struct scheduler *scheduler, struct worker_slot *slot, const json_t *names, int64_t most);
+/* Remove those of jobs that are no longer prefetched. */
+void ready_files_tidy(struct scheduler *scheduler);
 
 /* ---- scheduler_messages.c ---- */
 
@@ -184,14 +218,11 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
 /* Ids of the prefetched jobs: of all workers, or of the busy ones. New reference. */
 json_t *prefetch_ids(const struct scheduler *scheduler, bool busy);
 
-void announcement_clear(struct announcement *announcement);
+/* Jobs that are claimed only if there is no other of their priority: prefetched by another worker, killers of a worker
+ * (FAULTS), and put back (SHORTAGES). New reference. */
+json_t *later_ids(const struct scheduler *scheduler);
 
-/* Create the files of a job that begins, or take those that are ready for it on this worker; as spool_results_begin().
- */
-int ready_files_take(struct scheduler *scheduler, struct worker_slot *slot, const char *id, const json_t *names,
-                     int files[KIND_MAX_FILES]);
-/* Remove those of jobs that are no longer prefetched. */
-void ready_files_tidy(struct scheduler *scheduler);
+void announcement_clear(struct announcement *announcement);
 
 /* PREFETCH, step 1: a worker in this state gets the announced scan. Idle workers are asked before jobs are claimed,
  * busy ones after; an announcement that no busy worker can take is dropped. */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char bad_report[] = "sent a report that is no object, or too large or deep a one";
+
 static void worker_add(struct scheduler *scheduler, const char *wanted)
 {
     for (int i = 0; i < scheduler->count; i++)
@@ -88,6 +90,28 @@ static const char *on_lost(struct scheduler *scheduler, struct worker_slot *slot
     return slot->why;
 }
 
+/* Images of a live file. The worker may have sent this before it learnt that another worker has the job, or that it was
+ * removed. */
+static bool on_shown(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char *id)
+{
+    if ((strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0) &&
+        live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes"))))
+        waiters_wake(scheduler->core.waiters, id);
+    return true;
+}
+
+/* A prefetched job is computed; or it has begun meanwhile, another worker has it, or it is gone. false: the report is
+ * not acceptable. */
+static bool on_made(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char *id)
+{
+    json_t *report = json_object_get(message, "report");
+    if (!wire_report_is_sound(report))
+        return false;
+    if (strcmp(id, slot->worker.prefetched) == 0 && strcmp(id, slot->ready.id) == 0)
+        ready_files_made(scheduler, slot, report);
+    return true;
+}
+
 bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char **reason)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
@@ -106,14 +130,13 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         *reason = on_lost(scheduler, slot, message);
         return false;
     }
-    *reason = "sent an unexpected message";
-    if (strcmp(type, "shown") == 0 && id) {
-        /* The worker may have sent this before it learnt that another worker has the job, or that it was removed. */
-        if ((strcmp(id, slot->running.job.id) == 0 || strcmp(id, slot->worker.prefetched) == 0) &&
-            live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes"))))
-            waiters_wake(scheduler->core.waiters, id);
-        return true;
+    if (strcmp(type, "shown") == 0 && id)
+        return on_shown(scheduler, slot, message, id);
+    if (strcmp(type, "made") == 0 && id) {
+        *reason = bad_report;
+        return on_made(scheduler, slot, message, id);
     }
+    *reason = "sent an unexpected message";
     if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
         strcmp(id, slot->running.job.id) != 0)
         return false;
@@ -129,6 +152,6 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
     }
     if (strcmp(type, "done") != 0)
         return false;
-    *reason = "sent a report that is no object, or too large or deep a one";
+    *reason = bad_report;
     return on_done(scheduler, slot, message);
 }

@@ -15,68 +15,19 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
-/* ---- files that are ready ---- */
-
-static void ready_files_close(struct ready_files *ready)
+json_t *later_ids(const struct scheduler *scheduler)
 {
-    for (size_t i = 0; i < json_array_size(ready->names); i++)
-        close(ready->files[i]);
-    json_decref(ready->names);
-    *ready = (struct ready_files){.names = NULL};
-}
-
-static void ready_files_drop(const struct scheduler *scheduler, struct ready_files *ready)
-{
-    if (!*ready->id)
-        return;
-    spool_results_unmake(scheduler->core.spool, ready->id);
-    ready_files_close(ready);
-}
-
-/* A failure is no harm: the job will report it, if it still fails then. */
-static void ready_files_make(struct scheduler *scheduler, struct worker_slot *slot, const char *id, json_t *names)
-{
-    struct ready_files *ready = &slot->ready;
-    ready_files_drop(scheduler, ready);
-    /* A worker that forgot the scan in this turn still has files of the same names. */
-    for (int i = 0; i < scheduler->count; i++)
-        if (strcmp(scheduler->slot[i].ready.id, id) == 0)
-            ready_files_drop(scheduler, &scheduler->slot[i].ready);
-    if (scheduler->held)
-        return;
-    if (spool_results_begin(scheduler->core.spool, id, names, ready->files) != 0) {
-        spool_results_unmake(scheduler->core.spool, id);
-        return;
-    }
-    memcpy(ready->id, id, sizeof ready->id);
-    ready->names = json_incref(names);
-}
-
-int ready_files_take(struct scheduler *scheduler, struct worker_slot *slot, const char *id, const json_t *names,
-                     int files[KIND_MAX_FILES])
-{
-    struct ready_files *ready = &slot->ready;
-    /* Another worker may have written to its own. */
-    for (int i = 0; i < scheduler->count; i++)
-        if (strcmp(scheduler->slot[i].ready.id, id) == 0 && &scheduler->slot[i] != slot)
-            ready_files_drop(scheduler, &scheduler->slot[i].ready);
-    if (strcmp(ready->id, id) != 0 || !json_equal(ready->names, names)) {
-        ready_files_drop(scheduler, ready);
-        return spool_results_begin(scheduler->core.spool, id, names, files);
-    }
-    memcpy(files, ready->files, sizeof ready->files);
-    json_decref(ready->names);
-    *ready = (struct ready_files){.names = NULL};
-    return 0;
-}
-
-void ready_files_tidy(struct scheduler *scheduler)
-{
+    json_t *ids = prefetch_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
+    json_array_extend(ids, put_back);
+    json_decref(put_back);
     for (int i = 0; i < scheduler->count; i++) {
-        struct worker_slot *slot = &scheduler->slot[i];
-        if (strcmp(slot->ready.id, slot->worker.prefetched) != 0)
-            ready_files_drop(scheduler, &slot->ready);
+        const char *id;
+        json_t *value;
+        json_object_foreach (scheduler->slot[i].died_of, id, value) {
+            json_array_append_new(ids, json_string(id));
+        }
     }
+    return ids;
 }
 
 /* ---- hints ---- */
@@ -90,7 +41,7 @@ static void prefetch_send(struct scheduler *scheduler, struct worker_slot *slot,
     const int live = live_file(scheduler->core.live, job->id, &shown);
     json_t *files = results_names(job);
     json_t *room = results_room(scheduler, job, &most);
-    ready_files_make(scheduler, slot, job->id, files);
+    ready_files_make(scheduler, slot, job, files, most);
     worker_prepare(&slot->worker, job, files, *slot->ready.id ? slot->ready.files : NULL, room, scan, arriving, live,
                    shown);
     json_decref(room);

@@ -57,32 +57,39 @@ void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, co
     pthread_mutex_unlock(&scheduler->lock);
 }
 
-void early_show(struct scheduler *scheduler, int number, const struct assignment *assignment)
-{
-    struct shown early = {.warnings = json_deep_copy(json_object_get(assignment->report, "warnings"))};
-    memcpy(early.id, assignment->job.id, sizeof early.id);
-    pthread_mutex_lock(&scheduler->lock);
-    scheduler->early[number] = early;
-    pthread_mutex_unlock(&scheduler->lock);
-    waiters_wake(scheduler->core.waiters, assignment->job.id);
-}
-
-void early_end(struct scheduler *scheduler, int number)
-{
-    pthread_mutex_lock(&scheduler->lock);
-    json_t *warnings = scheduler->early[number].warnings;
-    scheduler->early[number] = (struct shown){.id = ""};
-    pthread_mutex_unlock(&scheduler->lock);
-    json_decref(warnings);
-}
-
 /* Under the lock. NULL: there is none. */
 static struct shown *early_find(struct scheduler *scheduler, const char *id)
 {
-    for (int i = 0; i < scheduler->count; i++)
+    for (int i = 0; i < EARLY_PLACES * WORKERS_MAX; i++)
         if (strcmp(scheduler->early[i].id, id) == 0)
             return &scheduler->early[i];
     return NULL;
+}
+
+void early_show(struct scheduler *scheduler, int place, const char *id, const json_t *report)
+{
+    struct shown early = {.warnings = json_deep_copy(json_object_get(report, "warnings"))}, old = {.id = ""};
+    memcpy(early.id, id, sizeof early.id);
+    pthread_mutex_lock(&scheduler->lock);
+    struct shown *before = early_find(scheduler, id);
+    if (before) {
+        old = *before;
+        *before = (struct shown){.id = ""};
+    }
+    early.told = old.told;
+    scheduler->early[place] = early;
+    pthread_mutex_unlock(&scheduler->lock);
+    json_decref(old.warnings);
+    waiters_wake(scheduler->core.waiters, id);
+}
+
+void early_end(struct scheduler *scheduler, int place)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    json_t *warnings = scheduler->early[place].warnings;
+    scheduler->early[place] = (struct shown){.id = ""};
+    pthread_mutex_unlock(&scheduler->lock);
+    json_decref(warnings);
 }
 
 bool scheduler_early(struct scheduler *scheduler, const char *id)
@@ -109,7 +116,7 @@ bool scheduler_early_told(struct scheduler *scheduler, const char *id, char out[
 {
     const struct shown *last = NULL;
     pthread_mutex_lock(&scheduler->lock);
-    for (int i = 0; i < scheduler->count; i++) {
+    for (int i = 0; i < EARLY_PLACES * WORKERS_MAX; i++) {
         const struct shown *early = &scheduler->early[i];
         if (early->told > (last ? last->told : 0) && (!*id || strcmp(early->id, id) == 0))
             last = early;

@@ -3,20 +3,19 @@
 
 #include <stddef.h>
 
-/* The worker is not trusted to have respected the limit. */
-static int results_check(const struct assignment *assignment, const json_t *results)
+int results_check(const json_t *results, int64_t most)
 {
     int64_t sum = 0;
     size_t i;
     json_t *result;
     json_array_foreach (results, i, result)
         sum += json_integer_value(json_object_get(result, "bytes"));
-    return assignment->most <= 0 || sum <= assignment->most
+    return most <= 0 || sum <= most
                ? 0
-               : err_set_bytes(ERR_INTERNAL, sum, assignment->most,
+               : err_set_bytes(ERR_INTERNAL, sum, most,
                                "The worker wrote %lld bytes of results, but had announced at most %lld. This is a bug "
                                "in the server.",
-                               (long long)sum, (long long)assignment->most);
+                               (long long)sum, (long long)most);
 }
 
 void job_scan_drop(const struct scheduler *scheduler, const char *id, int code)
@@ -35,7 +34,7 @@ static int results_publish(const struct scheduler *scheduler, struct assignment 
     json_t *results = NULL;
     int rc = spool_results_publish(scheduler->core.spool, assignment->job.id, kind, wanted, &results);
     if (!rc)
-        rc = results_check(assignment, results);
+        rc = results_check(results, assignment->most);
     if (rc)
         json_decref(results);
     else
@@ -58,7 +57,7 @@ static void success_store(struct pool_task *task)
     if (rc)
         assignment->failure = *err_last();
     assignment->stored = rc;
-    early_end(scheduler, storing->number);
+    early_end(scheduler, storing->place);
     waiters_wake(core->waiters, id);
     if (!rc || rc == ERR_CONFLICT)
         job_scan_drop(scheduler, id, 0); /* takes some file systems milliseconds */
@@ -77,11 +76,11 @@ bool success_is_stored(struct scheduler *scheduler, struct worker_slot *slot)
             return true;
         }
         if (!assignment->synced)
-            early_show(scheduler, slot->worker.index, assignment);
+            early_show(scheduler, early_place(slot, EARLY_ENDING), assignment->job.id, assignment->report);
         storing->task.run = success_store;
         storing->scheduler = scheduler;
         storing->assignment = assignment;
-        storing->number = slot->worker.index;
+        storing->place = early_place(slot, EARLY_ENDING);
         storing->state = STORING_BEGUN;
         if (!pool_run(scheduler->storers, &storing->task, "results")) /* closed: the service stops */
             success_store(&storing->task);

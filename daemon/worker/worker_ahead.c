@@ -1,6 +1,7 @@
 #include "daemon/worker/worker_ahead.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -36,6 +37,7 @@ struct ahead {
     struct ahead_job job; /* of one that is complete */
     int checks;           /* of an arriving input, since there was more */
     bool over;            /* all is computed, or nothing more can be */
+    bool told;            /* the daemon has been told so, and may need the job no more */
 };
 
 int ahead_create(struct ahead **out, struct fetcher *fetcher, const struct worker_options *options, int socket,
@@ -119,6 +121,7 @@ static void made_drop(struct ahead *a, struct expected *old)
     a->of = NULL;
     a->job = (struct ahead_job){.input = NULL};
     a->over = false;
+    a->told = false;
     expected_clear(old);
 }
 
@@ -149,7 +152,10 @@ static void next_take(struct ahead *a)
     pthread_mutex_unlock(&a->lock);
     if (!turn)
         return;
+    const bool ended = a->told;
     made_drop(a, &old);
+    if (ended)
+        a->listener.ended(a->listener.context);
     a->file = (struct live_file){
         .fd = a->now.live, .socket = a->socket, .id = a->now.id, .bytes = a->now.shown > 0 ? a->now.shown : 0};
 }
@@ -222,6 +228,23 @@ static int part_compute(struct ahead *a, struct dev *dev, void *cache, bool begu
     return rc == ERR_DEVICE ? rc : 0;
 }
 
+/* The job is computed, and its results are in its own files: the daemon needs no more of this worker. If the job begins
+ * at this moment, the daemon ignores the message, and gets the answer to the job. */
+static void made_tell(struct ahead *a)
+{
+    struct ahead_job *job = &a->job;
+    pthread_mutex_lock(&a->lock);
+    const bool begun = a->begun || a->forgotten;
+    pthread_mutex_unlock(&a->lock);
+    if (begun)
+        return;
+    made_files_release(&job->made);
+    json_object_set_new(job->outcome.report, "ahead_seconds", json_real(job->ended - job->begun));
+    json_t *message = json_pack("{s:s, s:s, s:O}", "type", "made", "id", a->now.id, "report", job->outcome.report);
+    a->told = wire_send(a->socket, message, NULL, 0) == 0;
+    json_decref(message);
+}
+
 /* Of what is complete, compute the whole job. One that fails is computed again when it begins, and then says why. */
 static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
 {
@@ -235,6 +258,7 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     }
     job->begun = clock_seconds();
     made_files_free(&job->made); /* of an attempt that was interrupted */
+    const bool own = a->now.written_count > 0;
     int rc = made_files_create(&job->made, &files, request.kind, a->now.files, a->now.written, a->now.written_count);
     a->now.written_count = 0;
     request.begun = job->begun;
@@ -247,6 +271,8 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
         job->made.written = result_files_write(&files, &job->outcome) == 0;
     job->ended = clock_seconds();
     a->over = rc != ERR_CANCELED;
+    if (own && job->made.written)
+        made_tell(a);
     return rc == ERR_DEVICE ? rc : 0;
 }
 
@@ -307,6 +333,7 @@ void ahead_take(struct ahead *a, const char *id, struct ahead_job *out)
     *out = a->job;
     a->job = (struct ahead_job){.input = NULL};
     a->over = true;
+    a->told = false;
 }
 
 void ahead_end(struct ahead *a, const char *id)

@@ -5,7 +5,7 @@
  * The thread that receives messages announces the prepared job and interrupts the computation; the thread that owns the
  * device computes, between jobs. One job at a time: the last one announced. The results are the same with and without
  * this; they come earlier, and images of an arriving input are shown earlier. Results of a complete input stay in this
- * process until its job begins.
+ * process until its job begins, unless they are in its files: then the daemon is told ("made" in daemon/wire.h).
  */
 #ifndef MRIRECON_WORKER_AHEAD_H
 #define MRIRECON_WORKER_AHEAD_H
@@ -15,10 +15,13 @@
 
 struct ahead;
 
-/* Receives the progress of job `id`, which may have begun meanwhile. Non-zero: stop. */
+/* In the thread that owns the device. */
 struct ahead_listener {
     void *context;
+    /* Receives the progress of job `id`, which may have begun meanwhile. Non-zero: stop. */
     int (*progress)(void *context, const char *id, const struct kind *kind, const struct step_progress *now);
+    /* The daemon has taken over a job that was computed, or has forgotten it. */
+    void (*ended)(void *context);
 };
 
 /* Fails with ERR_NO_MEMORY. */

@@ -89,15 +89,18 @@ static int file_copy(int memory, int file)
 static int file_write(const struct writing *writing, int i)
 {
     const struct result_files *files = writing->files;
-    if (writing->made)
-        return file_copy(writing->made->file_of[i], files->fds[i]);
+    const struct made_files *made = writing->made;
+    struct stat there;
+    if (made && made->file_of[i] >= 0)
+        return file_copy(made->file_of[i], files->fds[i]);
+    if (made && fstat(files->fds[i], &there) == 0 && there.st_dev == made->device[i] && there.st_ino == made->inode[i])
+        return 0;
     const struct result_file file = files->file[i];
     const char *name = files->kind->results[file.result].name;
     const struct job_result *result = job_outcome_find(writing->outcome, name);
     if (!result)
         return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a bug in the server.", name);
     /* What was computed ahead may have been written there, and be of no use. */
-    struct stat there;
     const bool used = fstat(files->fds[i], &there) == 0 && there.st_size > 0;
     if (used && (ftruncate(files->fds[i], 0) < 0 || lseek(files->fds[i], 0, SEEK_SET) < 0))
         return disk_failed("writing the results");
@@ -184,10 +187,23 @@ int made_files_create(struct made_files *made, struct result_files *files, const
     return rc;
 }
 
+void made_files_release(struct made_files *made)
+{
+    for (int i = 0; i < made->count; i++) {
+        struct stat there = {.st_ino = 0};
+        fstat(made->file_of[i], &there);
+        made->device[i] = there.st_dev;
+        made->inode[i] = there.st_ino;
+        close(made->file_of[i]);
+        made->file_of[i] = -1;
+    }
+}
+
 void made_files_free(struct made_files *made)
 {
     for (int i = 0; i < made->count; i++)
-        close(made->file_of[i]);
+        if (made->file_of[i] >= 0)
+            close(made->file_of[i]);
     made->count = 0;
     made->written = false;
 }

@@ -5,6 +5,7 @@
 #include "recon/kind_run.h"
 
 #include <jansson.h>
+#include <sys/types.h>
 
 /* Files to write; the first is the native one of the job's default result. */
 struct result_files {
@@ -17,7 +18,9 @@ struct result_files {
 /* The bytes of files, written before there are any files: in memory. */
 struct made_files {
     struct result_file file[KIND_MAX_FILES];
-    int file_of[KIND_MAX_FILES]; /* memfds, or the job's own files; owned */
+    int file_of[KIND_MAX_FILES];  /* memfds, or the job's own files; owned. -1: released */
+    dev_t device[KIND_MAX_FILES]; /* ... which file that was */
+    ino_t inode[KIND_MAX_FILES];
     int count;
     bool written; /* the bytes are there */
 };
@@ -47,6 +50,8 @@ int result_files_write(const struct result_files *files, const struct job_outcom
  * writes to them. Fails with ERR_BAD_REQUEST, ERR_NO_MEMORY; then there is none. */
 int made_files_create(struct made_files *made, struct result_files *files, const struct kind *kind, const json_t *names,
                       const int *own, int count);
+/* Close them; they are still known. */
+void made_files_release(struct made_files *made);
 /* Zero is allowed. */
 void made_files_free(struct made_files *made);
 /* Whether `made` is of the same files, in the same order. */

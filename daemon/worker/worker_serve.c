@@ -253,6 +253,25 @@ static int progress_ahead(void *context, const char *id, const struct kind *kind
     return progress(w, now);
 }
 
+/* Note the device's memory, for pings. Between jobs. */
+static void memory_note(struct worker_process *w)
+{
+    size_t available = 0, total = 0;
+    dev_memory(w->dev, &available, &total);
+    pthread_mutex_lock(&w->lock);
+    w->memory_available = available;
+    w->memory_total = total;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* A job ended that was computed ahead, and not sent. */
+static void ahead_ended(void *context)
+{
+    struct worker_process *w = context;
+    memory_note(w);
+    fetcher_tend(w->fetcher);
+}
+
 /* The writing step, which the job does not report itself. */
 static void progress_write(struct worker_process *w, const struct kind *kind)
 {
@@ -260,14 +279,6 @@ static void progress_write(struct worker_process *w, const struct kind *kind)
     const struct step_progress now = {.step = step, .fraction = step < 0 ? 1 : 1 - kind->steps[step].share};
     if (step >= 0)
         reporter_tell(w->reporter, &now);
-}
-
-/* After this answer the daemon may send the next job. */
-static void job_end(struct worker_process *w)
-{
-    pthread_mutex_lock(&w->lock);
-    w->order.id[0] = '\0';
-    pthread_mutex_unlock(&w->lock);
 }
 
 static struct job_room room_read(const struct order *order, const struct result_files *files)
@@ -382,7 +393,9 @@ static int job_run(struct worker_process *w, const struct order *order)
     fds_close(order->fds, order->fd_count);
     made_files_free(&job.made.made); /* they may be the same files */
     reporter_end(w->reporter);
-    job_end(w);
+    pthread_mutex_lock(&w->lock);
+    w->order.id[0] = '\0'; /* after this answer the daemon may send the next job */
+    pthread_mutex_unlock(&w->lock);
     if (rc == 0) {
         json_t *message =
             json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", job.made.outcome.report);
@@ -436,15 +449,11 @@ static int spend_time(struct worker_process *w)
     return 0;
 }
 
-/* Between jobs: note the device's memory, for pings, and wait. The order is the caller's; none at the end, or if the
- * device fails. */
+/* Between jobs. The order is the caller's; none at the end, or if the device fails. */
 static struct order order_wait(struct worker_process *w)
 {
-    size_t available = 0, total = 0;
-    dev_memory(w->dev, &available, &total);
+    memory_note(w);
     pthread_mutex_lock(&w->lock);
-    w->memory_available = available;
-    w->memory_total = total;
     while (!w->order.message && !w->gone && !w->failed)
         w->failed = spend_time(w) != 0;
     struct order order = {.message = NULL};
@@ -459,7 +468,7 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
 {
     struct worker_process worker = {
         .socket = socket, .landlock = landlock, .dev = dev, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER};
-    const struct ahead_listener listener = {&worker, progress_ahead};
+    const struct ahead_listener listener = {&worker, progress_ahead, ahead_ended};
     pthread_t thread;
     int status = 0;
     thread_cond_init(&worker.changed);

@@ -1,7 +1,8 @@
 /* For tests: preloaded into mrirecond and its workers, writes into $SYNC_LOG, in their order, what was synced or waited
  * for, what was answered, of which files something was sent, and which sockets received something and acknowledge it at
- * once. While the file $SYNC_BROKEN is there, waiting for the disk and syncing a result fail. While the file $SYNC_HELD
- * is there, no sync begins; if it has text, only none of a path that contains this. */
+ * once. While the file $SYNC_BROKEN is there, waiting for the disk and syncing a result fail; if it has text, of any
+ * path that contains this. While the file $SYNC_HELD is there, no sync begins; if it has text, only none of such a
+ * path. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,32 +42,31 @@ static void note_fd(const char *what, int fd)
     note(what, path);
 }
 
-/* Whether the file $SYNC_HELD is there, and this path one that it holds. */
-static int is_held(const char *path)
+/* Whether the file that this variable names is there, and the path contains its text, or `usual` if it is empty. */
+static int is_named(const char *variable, const char *path, const char *usual)
 {
-    const char *held = getenv("SYNC_HELD");
+    const char *name = getenv(variable);
     char text[256];
-    int file = held ? open(held, O_RDONLY | O_CLOEXEC) : -1;
+    int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return 0;
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     text[length > 0 ? length : 0] = '\0';
-    return strstr(path, text) != NULL;
+    return strstr(path, length > 0 ? text : usual) != NULL;
 }
 
 static void be_held(int fd)
 {
     char path[PATH_MAX];
     path_of(fd, path);
-    while (is_held(path))
+    while (is_named("SYNC_HELD", path, ""))
         usleep(2000);
 }
 
-static int is_broken(void)
+static int is_broken(const char *path)
 {
-    const char *broken = getenv("SYNC_BROKEN");
-    return broken && access(broken, F_OK) == 0;
+    return is_named("SYNC_BROKEN", path, "/results/");
 }
 
 /* Noted when it is done: what stands before a line in the log was on the disk then. */
@@ -76,7 +76,7 @@ int fsync(int fd)
     char path[PATH_MAX];
     be_held(fd);
     path_of(fd, path);
-    if (strstr(path, "/results/") && is_broken()) {
+    if (is_broken(path)) {
         errno = EIO;
         return -1;
     }
@@ -102,7 +102,9 @@ int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
         (int (*)(int, off_t, off_t, unsigned))dlsym(RTLD_NEXT, "sync_file_range");
     if (!(flags & SYNC_FILE_RANGE_WAIT_AFTER))
         return real(fd, offset, bytes, flags);
-    if (is_broken()) {
+    char path[PATH_MAX];
+    path_of(fd, path);
+    if (is_broken(path)) {
         errno = EIO;
         return -1;
     }

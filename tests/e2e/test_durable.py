@@ -85,9 +85,9 @@ def succeeded():
         log = log[:log.index("answer 200") + 1]
         named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is that of the scan
         assert f"sync results/{job}/image.h5" in log[named:], "image.h5 is not synced:\n" + "\n".join(log)
-        in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}",
-                       f"sync results/{job}", "sync results", "sync jobs.db-wal",
-                       "answer 200"])
+        in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal",
+                       f"sync results/{job}", "sync results", "sync jobs.db-wal", "answer 200"])
+        assert log.index(f"sync results/{job}") > named, "the results have their name after it is synced"
 
 
 @contextlib.contextmanager
@@ -113,8 +113,9 @@ def image_early():
         lines(server.state)
         with image_held(server) as (answer, job):
             log = lines(server.state)
-            in_order(log[:log.index("answer 200") + 1], [f"sync spool/{job}.part", f"rename {job}", "sync spool",
-                                                         "sync jobs.db-wal", f"rename {job}", "answer 200"])
+            log = log[:log.index("answer 200") + 1]
+            in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", "answer 200"])
+            same(log.count(f"rename {job}"), 2, "names given before the answer: to the scan, and to its results")
             asked = [pool.submit(server.get, path)
                      for path in (f"/v1/jobs/{job}", "/v1/jobs", f"/v1/jobs/{job}/results")]
             wait_until(lambda: server.waiting() == len(asked), "requests that wait for the end of the job")
@@ -209,6 +210,73 @@ def image_failed():
         document = server.finish(job)
         same((document["state"], document["attempts"]), ("succeeded", 1), "state and attempts")
         same(image_of_job(server, job), answer.body, "the image of the second run")
+
+
+@contextlib.contextmanager
+def image_made(server):
+    """The answer to come to a client that waits for its image, while its upload cannot be synced; the results are
+    there."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            with open(HELD, "w") as file:
+                file.write("/spool")
+            answer = pool.submit(server.submit, BODY, Prefer="wait=100", Accept="image/png")
+            jobs = {job["id"] for job in server.get("/v1/jobs").json()["jobs"]}
+            made = wait_until(lambda: {name for name in results_of(server) if "." not in name} - jobs, "the results")
+            same((len(made), answer.done()), (1, False), "new results, and whether their client was answered")
+            server.get(f"/v1/jobs/{made.pop()}").problem(404, "not-found")
+            yield answer
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(HELD)
+
+
+def results_of(server):
+    return os.listdir(f"{server.state}/results")
+
+
+@test("a job is computed while its scan is synced: then its image is sent, and its worker is not needed any more")
+def image_made_sent():
+    with daemon() as server:
+        truth = image_of_job(server, server.run(BODY)["id"])
+        lines(server.state)
+        for _ in range(2):
+            with image_made(server) as answer, server.paused():
+                os.unlink(HELD)
+                answer = answer.result().expect(200, "image/png")
+                job = server.finish(answer.headers["x-job-id"])
+                same((job["state"], job["attempts"], answer.body), ("succeeded", 1, truth), "state, attempts and image")
+                log = lines(server.state)
+                in_order(log[:log.index("answer 200", log.index("sync spool")) + 1],
+                         [f"sync spool/{job['id']}.part", f"rename {job['id']}", "sync spool", "sync jobs.db-wal",
+                          "answer 200"])
+                in_order(log, [f"sync results/{job['id']}", "sync results", "sync jobs.db-wal"])
+        same(server.run(BODY)["state"], "succeeded", "state of the worker's next job")
+
+
+@test("kill -9 when a job is computed, and its scan not yet synced: nothing is left")
+def image_made_killed():
+    with daemon() as server:
+        with image_made(server) as answer:
+            server.kill()
+        assert answer.exception(), "an answer of a daemon that was killed"
+        server.restart()
+        same((results_of(server), server.get("/v1/jobs").json()["jobs"]), ([], []), "results and jobs after the start")
+        same(server.run(BODY)["state"], "succeeded", "state of the next job")
+
+
+@test("the disk refuses the scan of a job that is computed: the job is not accepted, and nothing is left")
+def image_made_refused():
+    with daemon(expect_trouble=True) as server:
+        with image_made(server) as answer:
+            with open(BROKEN, "w") as file:
+                file.write("/spool")
+            os.unlink(HELD)
+            answer.result().problem(500, "io-error")
+        os.unlink(BROKEN)
+        wait_until(lambda: not results_of(server), "the results to be removed")
+        same(server.get("/v1/jobs").json()["jobs"], [], "jobs")
+        same(server.run(BODY)["state"], "succeeded", "state of the next job")
 
 
 @test("a failure and a cancel are on the disk before they are reported")

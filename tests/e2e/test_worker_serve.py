@@ -266,6 +266,10 @@ def served_computed_into_files():
             with open(f"{folder}/{identity}/{name}", "rb") as file:
                 return file.read()
 
+        def held(identity):
+            found = glob.glob(f"/proc/{served.process.pid}/fd/*")
+            return [name for name in found if f"/{identity}/" in os.path.realpath(name)]
+
         def check(identity, formats, ahead, prepared=None, room=None):
             """Prepare a job with its files, for `prepared` in place of the formats, and run it with these files."""
             written = files(f"{folder}/{identity}", ["h5", *formats])
@@ -274,13 +278,15 @@ def served_computed_into_files():
                 served.send(type="ping")
                 same(served.receive()["type"], "status", "the answer to a ping")
             else:
-                wait_until(lambda: all(os.fstat(fd).st_size for fd in written), "the files to be written")
+                made = served.answer(identity)[0]
+                same((made["type"], made["report"]["ahead_seconds"] > 0), ("made", True), f"message {made}")
+                same((all(os.fstat(fd).st_size for fd in written), held(identity)), (True, []),
+                     "whether the files are written, and those that it holds")
             same(served.computed(), [], "results in memory")
             served.job_with([os.open(path, os.O_RDONLY), *written], identity, ["h5", *formats], tolerance="1e-5")
             done = served.answer(identity)[0]
             same((done["type"], "ahead_seconds" in done["report"]), ("done", ahead), f"answer {done}")
-            held = glob.glob(f"/proc/{served.process.pid}/fd/*")
-            same([name for name in held if f"/{identity}/" in os.path.realpath(name)], [], "files that it holds")
+            same(held(identity), [], "files that it holds")
             served.job(f"{identity} again", path, f"{folder}/{identity} again", formats, tolerance="1e-5")
             same(served.answer(f"{identity} again")[0]["type"], "done", "the same job, not prepared")
             for name in formats:

@@ -6,8 +6,8 @@ UNIT     += $(filter-out $(UNIT),$(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wi
 GPU_LINKED := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.cu))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(GPU_LINKED)
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
-E2E      := $(patsubst %,tests/e2e/test_%.py,page page_again page_forms worker faults nbody uploads state simulate \
-	client queue device stop diskfaults powercut batch clock limits operator)
+E2E      := $(patsubst %,tests/e2e/test_%.py,page page_again page_forms worker faults nbody uploads_kept state \
+	simulate client queue device stop diskfaults powercut batch clock limits operator daemon_killed)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Sanitizers would find nothing in these that they do not find in the others: the documents' commands are also those
 # of the tests of client and daemon, and browsers send what those of login, feed and views send. The library that

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Cancellation inside a computation that is a single call of the engine."""
+"""Cancellation: of running and queued jobs, and inside a computation that is a single call of the engine."""
 import os
 import subprocess
 import tempfile
@@ -38,6 +38,27 @@ def inside_a_transform():
         same(daemon.finish(job)["state"], "canceled", "state")
         same(daemon.run(SMALL)["state"], "succeeded", "state of the next job")
         same(daemon.worker(), worker, "process of the worker")
+
+
+@test("cancel: a running job and a queued one; a finished one is a conflict")
+def running_and_queued():
+    with Daemon() as daemon:
+        slow = scans.slow().bytes(FOLDER.name)
+        with daemon.paused():  # it does not end before that
+            running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+            queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+            wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+            same(daemon.job(queued)["state"], "queued", "state of the second job")
+            assert (daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"]
+                    == "canceled")
+            assert (daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"]
+                    in ("canceling", "canceled"))
+        for identity in (running, queued):
+            job = daemon.finish(identity)
+            same(job["state"], "canceled", "state")
+            same(job["results"], [], "results")
+        daemon.request("POST", f"/v1/jobs/{daemon.run(SMALL)['id']}/cancel").problem(409, "conflict")
+        daemon.request("POST", "/v1/jobs/nothing/cancel").problem(404, "not-found")
 
 
 if __name__ == "__main__":

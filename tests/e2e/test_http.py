@@ -268,26 +268,6 @@ def not_there_yet(daemon):
     answer.problem(answer.status, answer.json()["code"])
 
 
-@test("cancel: a running job and a queued one; a finished one is a conflict")
-def cancel(daemon):
-    slow = scans.slow().bytes(FOLDER.name)
-    with daemon.paused():  # it does not end before that
-        running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
-        queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
-        wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
-        same(daemon.job(queued)["state"], "queued", "state of the second job")
-        assert (daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"]
-                == "canceled")
-        assert (daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"]
-                in ("canceling", "canceled"))
-    for identity in (running, queued):
-        job = daemon.finish(identity)
-        same(job["state"], "canceled", "state")
-        same(job["results"], [], "results")
-    daemon.request("POST", f"/v1/jobs/{daemon.run(BODY)['id']}/cancel").problem(409, "conflict")
-    daemon.request("POST", "/v1/jobs/nothing/cancel").problem(404, "not-found")
-
-
 @test("progress rises from 0 to 1 and names the step while a job runs")
 def progress():
     with Daemon(devices="cpu", environment=holding()) as daemon:

@@ -51,6 +51,18 @@ static void noted(struct fixture *f, const char *type, const char *id, int times
     fail_msg("the worker was not told \"%s %s\" %d times", type, id, times);
 }
 
+/* Start with two workers, and wait until both are idle. */
+static void two_workers(struct fixture *f)
+{
+    struct worker_status status[WORKERS_MAX];
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
+           status[1].state != WORKER_IDLE);
+}
+
 static void the_next_scan_is_prefetched_and_stays_queued(void **state)
 {
     struct fixture *f = *state;
@@ -216,16 +228,10 @@ static void announced(struct fixture *f, struct job *job, struct spool_file *fil
 static void result_files_are_those_of_the_last_worker(void **state)
 {
     struct fixture *f = *state;
-    struct worker_status status[WORKERS_MAX];
     struct spool_file files[2];
     struct job jobs[2];
     char first[JOB_ID], second[JOB_ID];
-    strcpy(f->options.devices, "cpu,cpu");
-    restart(f);
-    do
-        moment();
-    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
-           status[1].state != WORKER_IDLE);
+    two_workers(f);
     for (int i = 0; i < 2; i++) /* one for each worker */
         announced(f, &jobs[i], &files[i]);
     asleep = true;
@@ -349,19 +355,10 @@ static void a_job_is_not_charged_with_what_was_computed_ahead(void **state)
         int attempts, deaths;
     } cases[] = {{"silent once", JOB_SUCCEEDED, 2, 0}, {"silent", JOB_FAILED, 3, 1}};
     for (int i = 0; i < 2; i++) {
-        struct worker_status status[WORKERS_MAX];
         struct spool_file file;
-        struct job ahead = {.parameters = json_object(), .formats = json_array()};
+        struct job ahead;
         char id[JOB_ID];
-        int scan;
-        do
-            moment();
-        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
-        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
-        assert_int_equal(spool_append(&file, "good", 4), 0);
-        strcpy(ahead.id, file.id);
-        strcpy(ahead.kind, "recon");
-        assert_int_equal(spool_reopen(&file, &scan), 0);
+        const int scan = arriving(f, &ahead, &file);
         scheduler_announce(f->scheduler, &ahead, scan, ARRIVING_NOT);
         noted(f, "prepare", ahead.id, 1);
         submit(f, cases[i].what, id);
@@ -417,13 +414,7 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
 {
     struct fixture *f = *state;
     char ids[4][JOB_ID];
-    struct worker_status status[WORKERS_MAX];
-    strcpy(f->options.devices, "cpu,cpu");
-    restart(f);
-    do
-        moment();
-    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
-           status[1].state != WORKER_IDLE);
+    two_workers(f);
     submit(f, "wait", ids[0]);
     submit(f, "wait", ids[1]);
     submit(f, "good", ids[2]);
@@ -461,23 +452,11 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
 static void two_retracted_uploads_are_both_forgotten(void **state)
 {
     struct fixture *f = *state;
-    struct worker_status status[WORKERS_MAX];
     struct spool_file files[2];
-    strcpy(f->options.devices, "cpu,cpu");
-    restart(f);
-    do
-        moment();
-    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
-           status[1].state != WORKER_IDLE);
+    two_workers(f);
     for (int i = 0; i < 2; i++) {
-        struct job job = {.parameters = json_object(), .formats = json_array()};
-        int scan;
-        assert_int_equal(spool_begin(f->spool, -1, &files[i]), 0);
-        strcpy(job.id, files[i].id);
-        strcpy(job.kind, "recon");
-        assert_int_equal(spool_reopen(&files[i], &scan), 0);
-        scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
-        noted(f, "prepare", job.id, 1);
+        struct job job;
+        announced(f, &job, &files[i]);
         job_clear(&job);
     }
     asleep = true;

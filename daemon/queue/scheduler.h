@@ -41,12 +41,12 @@
  * been started, and no job starts until the disk accepts writes. That job is retried after a back-off, which grows from
  * 1 s to 1 min, and after the others of its priority, so that a job too large for the free space delays no other.
  *
- * EARLY. A client that waits for its image in the request that submitted the job gets it when the job's row is committed
- * and the results are complete and in their place, before another thread has synced them and committed the end; if they
- * were computed ahead, before the job is claimed. Until then the row says that the job waits or runs, so that after a
- * crash, or if the disk fails, it is run again and gives the same image. Nobody else is told
- * earlier that a job has ended: documents, lists, events, deliveries. Since its client knows, a request that would show
- * the end of that job waits until the attempt to store it is over.
+ * EARLY. A client that waits for its image in the request that submitted the job gets it when the job's row is
+ * committed and the results are complete and in their place, before another thread has synced them and committed the
+ * end; if they were computed ahead, before the job is claimed. Until then the row says that the job waits or runs, so
+ * that after a crash, or if the disk fails, it is run again and gives the same image. Nobody else is told earlier that
+ * a job has ended: documents, lists, events, deliveries. Since its client knows, a request that would show the end of
+ * that job waits until the attempt to store it is over.
  *
  * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across disk access
  * or a wait. One function decides which job runs where (scheduler.c:assign); priorities and fair shares are in the

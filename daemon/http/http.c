@@ -184,17 +184,22 @@ static void work_begin(struct request *request)
         work_run(&request->task);
 }
 
-/* Whether the request is suspended, once, until the end of a job is stored whose client has been answered already
- * (EARLY in scheduler.h): it may be that client's. If the disk does not answer, it goes on, and sees the job run. */
+/* Whether the request is suspended until the end of a job is stored whose client has been answered already (EARLY in
+ * scheduler.h): it may be that client's. Other news of the job wake it, too. If the disk does not answer, it goes on,
+ * and sees the job wait or run. */
 static bool end_is_awaited(struct request *request)
 {
     const struct service *service = request->service;
     char id[JOB_ID];
-    if (!(request->route->flags & ROUTE_ENDS) || request->awaited ||
-        !scheduler_early_told(service->scheduler, request->part[2], id))
+    const bool again = request->awaited_until > 0;
+    if (!(request->route->flags & ROUTE_ENDS) || request->waiter.gone ||
+        !scheduler_early_told(service->scheduler, again ? request->awaited : request->part[2], id))
         return false;
-    request->awaited = true;
-    if (!http_wait(request, id, clock_seconds() + END_SECONDS))
+    if (!again) {
+        memcpy(request->awaited, id, sizeof request->awaited);
+        request->awaited_until = clock_seconds() + END_SECONDS;
+    }
+    if (clock_seconds() >= request->awaited_until || !http_wait(request, id, request->awaited_until))
         return false;
     request->state = REQUEST_BODY;
     /* It may have been stored before http_wait(); then nobody else wakes this request. */

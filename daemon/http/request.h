@@ -120,7 +120,8 @@ struct request {
     char *page;     /* of a list; malloc */
     struct waiter waiter;
     bool late;            /* the job has not written the format that it wants: it is answered after the job's end */
-    bool awaited;         /* the end of a job (ROUTE_ENDS) */
+    char awaited[JOB_ID]; /* the job whose end is awaited (ROUTE_ENDS), until then */
+    double awaited_until; /* clock_seconds(); 0: none was */
     bool watched;         /* cancel the job if the sender disconnects while it waits */
     int wait;             /* Prefer: wait, s; -1: none */
     bool strict;          /* Prefer: handling=strict: it is an error if the wait ends before the job */

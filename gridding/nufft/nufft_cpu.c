@@ -39,21 +39,15 @@ static size_t together_of(const struct nufft_shape *s)
 static double amplification(int width, double beta, int n, int grid)
 {
     enum { STEPS = 32 };
-    const double centre = kernel_transform(width, beta, 0);
-    double ends = 0, between[2] = {0}; /* squares at the ends, and at odd and even steps between them */
-    for (int i = 0; n > STEPS && i <= STEPS; i++) {
-        const double ratio = centre / kernel_transform(width, beta, 0.5 * n / grid * i / STEPS);
-        *(i % STEPS == 0 ? &ends : &between[i % 2]) += ratio * ratio;
+    const bool few = n <= STEPS;
+    double sum = 0, middles = 0; /* middles: at odd steps, for Simpson's rule */
+    for (int i = 0; i < (few ? n : STEPS + 1); i++) {
+        const double pixel = few ? i - n / 2 : 0.5 * n * i / STEPS;
+        const double ratio = kernel_transform(width, beta, 0) / kernel_transform(width, beta, pixel / grid);
+        *(!few && i % 2 ? &middles : &sum) += (!few && i % STEPS == 0 ? 0.5 : 1) * ratio * ratio;
     }
-    for (int i = 0; n <= STEPS && i < n; i++) {
-        const double ratio = centre / kernel_transform(width, beta, (double)(i - n / 2) / grid);
-        between[0] += ratio * ratio;
-    }
-    if (n <= STEPS)
-        return sqrt(between[0] / n);
-    const double trapezoids = (0.5 * ends + between[0]) / (STEPS / 2), middles = between[1] / (STEPS / 2),
-                 mean = (2 * middles + trapezoids) / 3, few = (double)STEPS / n;
-    return sqrt(mean + (trapezoids - mean) * few * few);
+    const double trapezoids = sum / (STEPS / 2), mean = (2 * middles / (STEPS / 2) + trapezoids) / 3;
+    return sqrt(few ? sum / n : mean + (trapezoids - mean) * STEPS * STEPS / ((double)n * n));
 }
 
 /* kernel_rounding() of the pixels that there are, with sums of equal sign in one place, whose roundings are correlated:

@@ -1,8 +1,12 @@
 /* Running a job of any kind. */
 #include "recon/kind_run.h"
 
+#include "gridding/base/err.h"
+
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const struct kind_run *kind_run_find(const struct kind *kind)
 {
@@ -28,6 +32,32 @@ const struct job_result *job_outcome_find(const struct job_outcome *outcome, con
     return NULL;
 }
 
+/* Add to the error of a file of no format of `kind` which other kinds read such files. */
+static void others_tell(const struct kind *kind, int fd)
+{
+    const struct err failure = *err_last();
+    struct stat there;
+    char names[128] = "";
+    const char *format;
+    size_t used = 0;
+    for (const struct kind *const *other = kinds; *other && fstat(fd, &there) == 0; other++)
+        if (*other != kind && used < sizeof names && (*other)->sniff(&format, fd, (uint64_t)there.st_size) == 0)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%skind=%s", used ? ", " : "", (*other)->name);
+    if (used > 0)
+        err_set(ERR_UNKNOWN_FORMAT, "%s Such files are read by %s.", failure.text, names);
+    else
+        err_restore(&failure);
+}
+
+int kind_run_read(void **out, const struct kind_run *run, const struct job_request *request,
+                  const struct job_listener *listener)
+{
+    int rc = run->read(out, request, listener);
+    if (rc == ERR_UNKNOWN_FORMAT)
+        others_tell(run->kind, request->input);
+    return rc;
+}
+
 int kind_run_job(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                  const struct job_listener *listener)
 {
@@ -35,7 +65,7 @@ int kind_run_job(struct job_outcome *out, struct dev *dev, const struct job_requ
     void *input = NULL;
     int rc = kind_check(request->kind, request->values);
     if (rc == 0)
-        rc = run->read(&input, request, listener);
+        rc = kind_run_read(&input, run, request, listener);
     if (rc == 0)
         rc = run->run(out, dev, request, listener, input);
     run->input_free(input);

@@ -132,6 +132,10 @@ extern const struct kind_run *const kind_runs[];
 /* The running half of a kind in the table of kinds. */
 const struct kind_run *kind_run_find(const struct kind *kind);
 
+/* run->read(); if the file is of no format of the kind, the sentence also says which kinds read such files. */
+int kind_run_read(void **out, const struct kind_run *run, const struct job_request *request,
+                  const struct job_listener *listener);
+
 /* Check the parameters, read the input and run the job. Fails as these steps do. */
 int kind_run_job(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                  const struct job_listener *listener);

@@ -147,7 +147,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : memory_available(f)) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
-    int rc = kind_run_find(entry->kind)->read(&input, &request, &listener);
+    int rc = kind_run_read(&input, kind_run_find(entry->kind), &request, &listener);
     pthread_mutex_lock(&f->lock);
     entry->state = READ;
     entry->input = input;

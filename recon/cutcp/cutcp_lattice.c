@@ -31,7 +31,7 @@ static int cells_set(struct cutcp_job *job, int d, double cells)
 {
     if (!(cells <= VOLUME_AXIS_MOST))
         return err_set(ERR_BAD_PARAMETER,
-                       "The lattice would have %.0f points along axis %c; the limit is %d. Choose a larger spacing.",
+                       "The lattice would have %.7g points along axis %c; the limit is %d. Choose a larger spacing.",
                        cells, 'x' + d, VOLUME_AXIS_MOST);
     job->box.cells[d] = (int)cells;
     return 0;

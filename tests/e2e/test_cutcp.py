@@ -138,10 +138,15 @@ def bad(daemon):
     pdb = b"ATOM      1  C   MOL A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
     assert "charges=occupancy, bfactor or formal" in daemon.fails(pdb, QUERY, "malformed-file")["detail"]
     daemon.fails(b"\x89HDF\r\n\x1a\n" + bytes(100), QUERY, "unknown-format")
+    unkind = daemon.fails(pqr(), "kind=recon", "unknown-format")["detail"]
+    assert unkind.endswith(" Such files are read by kind=cutcp, kind=blob."), unkind
+    assert "read by" not in daemon.fails(b"words\n", "kind=recon", "unknown-format")["detail"]
     daemon.fails(b"1 2 3\n", QUERY, "malformed-file")
     for query, code in (("exclusion=5", "bad-parameter"), ("box=1,2,3", "bad-parameter"),
                         ("spacing=0", "bad-parameter"), ("matrix=recon", "unknown-parameter")):
         daemon.submit(pqr(), f"{QUERY}&{query}").problem(400, code)
+    far = daemon.fails(b"0 0 0 1\n1e99 0 0 1\n", QUERY, "bad-parameter")["detail"]
+    assert "would have 1.428571e+99 points along axis x" in far, far
     assert "the file contains none" in daemon.fails(pqr(), QUERY + "&periodic=yes", "bad-parameter")["detail"]
     daemon.fails(pqr(), QUERY.replace("0.7", "0.01").replace("1.25", "900"), "result-too-large")
     job = run(daemon, pqr())

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Killed and hanging workers and decoders."""
+import concurrent.futures
 import contextlib
 import glob
 import os
@@ -172,32 +173,31 @@ def decoder_killed():
     # Large enough that the decoder can be found while it works.
     large = scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).bytes(FOLDER.name)
 
-    def at_work(daemon, worker, identity):
-        """The decoder that has mapped the job's scan."""
+    def at_work(daemon, worker):
+        """The decoder that has mapped a scan, which may still arrive."""
         for decoder in daemon.children("mrirecon-codec", worker):
             try:
                 with open(f"/proc/{decoder}/maps") as file:
-                    if f"spool/{identity}" in file.read():
+                    if f"{daemon.state}/spool/" in file.read():
                         return decoder
             except OSError:
                 pass
         return None
 
-    with Daemon(expect_trouble=True) as daemon:
+    with Daemon(expect_trouble=True) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
         worker = daemon.worker()
         for times in (1, 99):  # 99: every decoder of the job
             for _ in range(40):
-                identity = daemon.submit(large).expect(202).json()["id"]
-                killed = set()
-                while daemon.job(identity)["state"] in ("queued", "running") and len(killed) < times:
-                    decoder = at_work(daemon, worker, identity)
+                answer, killed = pool.submit(daemon.run, large), set()
+                while not answer.done() and len(killed) < times:
+                    decoder = at_work(daemon, worker)
                     if decoder and decoder not in killed:
                         try:
                             os.kill(decoder, signal.SIGKILL)
                             killed.add(decoder)
                         except ProcessLookupError:
                             pass
-                job = daemon.finish(identity)
+                job = answer.result()
                 assert job["state"] == "succeeded" or len(killed) >= 2, job
                 if killed and (times == 1 or job["state"] == "failed"):
                     break

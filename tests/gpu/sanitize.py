@@ -44,7 +44,7 @@ RUNS = {
     **{f"test_gpu_kernels {part} small": [] for part in ("planes", "bricks", "16", "dense", "tiles")},
     **{f"test_gpu_sums *{part}*": [] for part in ("points_to_grids", "transpose", "cubes_by", "doubles")},
     "test_gpu_sums *parts_sum*": ["take_part", "count_held"],
-    "test_gpu_sums crowds_sum*": ["overflow_gpu"],
+    "test_gpu_crowds crowds_sum*": ["overflow_gpu"],
     "test_gpu_sums crowds_of_cubes*": ["add_slots"],
     **{f"test_gpu_pairs {part}*": []
        for part in ("pair_sums", "pair_counts", "doubles_keep", "one_pass", "every_form", "forces_of_every")},

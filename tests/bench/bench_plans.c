@@ -2,9 +2,10 @@
  * per case, tolerance and purpose.
  *
  *   bench_plans [--cpu] [--cases y4,n,..] [--tolerances 1e-2,1e-3,1e-4,1e-5] [--purposes adjoint,forward,both]
- *               [--within 1.6] [--coils N] [--all]
+ *               [--within 1.6] [--coils N] [--held-out] [--all]
  *
- * Cases: tests/bench/nufft_cases.h; all by default.
+ * Cases: tests/bench/nufft_cases.h; all by default. --held-out: instead of these, shapes to which no constant of the
+ * model was ever fitted.
  *
  * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
  * tolerance and the model of their times expects at most `within` times its least for one of the tolerances and
@@ -25,7 +26,17 @@ struct options {
     const char *cases, *purposes;
     double tolerance[TOLERANCES_MOST], within;
     int tolerances, coils;
-    bool cpu, all;
+    bool cpu, held_out, all;
+};
+
+static const struct bench_case held_out[] = {
+    {"p144", 2, {144, 144, 1}, 10, GOLDEN, 288, 65088},    {"p192", 2, {192, 192, 1}, 5, GOLDEN, 384, 115968},
+    {"p288", 2, {288, 288, 1}, 20, GOLDEN, 576, 130176},   {"p300", 2, {300, 300, 1}, 2, GOLDEN, 600, 282600},
+    {"p448", 2, {448, 448, 1}, 3, GOLDEN, 896, 630784},    {"p768", 2, {768, 768, 1}, 6, GOLDEN, 1536, 1853952},
+    {"r320", 2, {320, 320, 1}, 12, UNIFORM, 0, 400000},    {"k56", 3, {56, 56, 56}, 6, KOOSH, 112, 250000},
+    {"k80", 3, {80, 80, 80}, 1, KOOSH, 160, 800000},       {"k144", 3, {144, 144, 144}, 3, KOOSH, 288, 2500000},
+    {"g100", 3, {100, 100, 100}, 2, GAUSSIAN, 0, 1500000}, {"u72", 3, {72, 72, 72}, 4, UNIFORM, 0, 600000},
+    {"u128", 3, {128, 128, 128}, 1, UNIFORM, 0, 3000000},  {"x160", 3, {160, 160, 40}, 8, STACK, 320, 2560000},
 };
 
 struct candidate {
@@ -344,15 +355,18 @@ int main(int argc, char **argv)
                                          {"--tolerances", .text = &tolerances},
                                          {"--within", .real = &o.within},
                                          {"--coils", .number = &o.coils},
+                                         {"--held-out", .flag = &o.held_out},
                                          {.name = NULL}};
     options_read(argc, argv, known);
     for (const char *at = tolerances; at && o.tolerances < TOLERANCES_MOST; at = next_of(at))
         o.tolerance[o.tolerances++] = atof(at);
     struct dev *dev;
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, 0), "dev_create");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!o.cases || named(o.cases, cases[i].id)) {
-            const struct bench_case c = with_coils(cases[i], o.coils, o.cpu);
+    const struct bench_case *all = o.held_out ? held_out : cases;
+    const size_t count = o.held_out ? sizeof held_out / sizeof *held_out : sizeof cases / sizeof *cases;
+    for (size_t i = 0; i < count; i++)
+        if (!o.cases || named(o.cases, all[i].id)) {
+            const struct bench_case c = with_coils(all[i], o.coils, o.cpu);
             run_case(dev, &o, &c);
         }
     dev_free(dev);

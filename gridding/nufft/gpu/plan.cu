@@ -71,12 +71,8 @@ static double image_error(const struct nufft_shape *shape, const struct arithmet
 
 static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
 {
-    double passes = 0;
-    for (int d = 0; d < shape->dim; d++)
-        passes += fft_size_known(shape->grid[d]) ? 1 : 2;
-    const double adjoint = a->method->seconds(shape, samples, passes, a->split);
-    const double forward =
-        a->method->forward_seconds ? a->method->forward_seconds(shape, samples, passes, a->split) : adjoint;
+    const double adjoint = a->method->seconds(shape, samples, a->split);
+    const double forward = a->method->forward_seconds ? a->method->forward_seconds(shape, samples, a->split) : adjoint;
     return shape->purpose == NUFFT_FOR_ADJOINT   ? adjoint
            : shape->purpose == NUFFT_FOR_FORWARD ? forward
                                                  : adjoint + forward;

@@ -54,13 +54,22 @@ struct cleaning {
     struct spool_cleaned *out;
 };
 
-/* A leftover may belong to a complete resumable upload, whose bytes exist there as well. */
+/* A leftover may belong to a resumable upload, whose bytes exist there as well. */
 static bool is_upload(const struct spool *spool, const char *id)
 {
     struct stat there;
     char path[JOB_ID + 16];
     snprintf(path, sizeof path, "uploads/%.*s", JOB_ID - 1, id);
     return fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Of an upload that was not complete, and so never a job: results that were computed meanwhile. */
+static void results_of_part_drop(const struct cleaning *cleaning, const char *part)
+{
+    char id[JOB_ID];
+    snprintf(id, sizeof id, "%.*s", JOB_ID - 1, part);
+    if (strcmp(part + strnlen(part, JOB_ID - 1), ".part") == 0 && !row_find(cleaning->rows, id))
+        disk_folder_remove(&cleaning->spool->freer, cleaning->spool->results, id);
 }
 
 /* A file of `folder` without a job; it stays if it can be neither moved nor removed. */
@@ -82,8 +91,8 @@ static void result_drop(const struct cleaning *cleaning, const char *name, const
     struct spool *spool = cleaning->spool;
     struct spool_cleaned *out = cleaning->out;
     char kept[JOB_ID + 16];
-    /* The results can be computed again from the scan. */
-    bool again = row && (row->scan || row->job.state != JOB_QUEUED);
+    /* The results can be computed again from the scan; a resumable upload becomes its job later. */
+    bool again = row ? row->scan || row->job.state != JOB_QUEUED : is_upload(spool, name);
     if (cleaning->clean || again || !spool_is_id(name)) {
         disk_folder_remove(&spool->freer, spool->results, name);
         out->removed++;
@@ -123,6 +132,7 @@ static int clean_scans(const struct cleaning *cleaning)
             row->scan = true;
             spool->used += there.st_size;
         } else if (S_ISREG(there.st_mode)) {
+            results_of_part_drop(cleaning, entry->d_name);
             scan_drop(cleaning, entry->d_name, row != NULL);
         }
     }

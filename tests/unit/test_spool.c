@@ -393,30 +393,31 @@ static bool is_kept(const struct fixture *f, int64_t time, const char *name)
 }
 
 /* A queued job with a result but without a scan, as after the store lost its last changes; a scan and a result without
- * rows; a partial upload without a row, and one that belongs to a resumable upload. */
+ * rows; an upload that was not complete, and one that belongs to a resumable upload, both with results that were
+ * computed before they could be jobs. */
 static void a_start_sets_aside_files_that_may_have_lost_their_row(void **state)
 {
     struct fixture *f = *state;
     struct store *store;
-    char path[160], ids[3][JOB_ID], name[128];
+    char path[160], ids[4][JOB_ID], name[128];
     struct spool_cleaned cleaned;
     json_t *results;
     struct job job = {.parameters = json_object(), .formats = json_array(), .bytes = 8};
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     assert_int_equal(store_create(&store, path), 0);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         spool_new_id(ids[i]);
     strcpy(job.id, ids[0]);
     strcpy(job.kind, "recon");
     assert_int_equal(store_submit(store, &job, 10), 0);
     job_clear(&job);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         results_put(f, ids[i], "an image", NULL);
         assert_int_equal(spool_results_publish(f->spool, ids[i], kind_find("recon"), 1, &results), 0);
         json_decref(results);
     }
     put_of(f, "spool/%s", ids[1], "a scan");
-    put_of(f, "spool/%s.part", ids[2], "half a scan");
+    put_of(f, "spool/%s.part", ids[3], "half a scan");
     snprintf(path, sizeof path, "%s/uploads", f->folder);
     assert_int_equal(mkdir(path, 0700), 0);
     put_of(f, "uploads/%s", ids[2], "an upload");
@@ -424,8 +425,10 @@ static void a_start_sets_aside_files_that_may_have_lost_their_row(void **state)
     assert_int_equal(spool_clean(f->spool, store, false, &cleaned), 0);
     assert_int_equal(cleaned.scans_found, 1);
     assert_int_equal(cleaned.results_found, 2);
-    assert_int_equal(cleaned.removed, 2);
+    assert_int_equal(cleaned.removed, 3);
     assert_int_equal(cleaned.lost, 1);
+    for (int i = 0; i < 4; i++)
+        assert_false(exists(f, "results/%s", ids[i]));
     snprintf(name, sizeof name, "%s.scan", ids[1]);
     assert_true(is_kept(f, cleaned.time, name) && is_kept(f, cleaned.time, "README"));
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,6 @@
 /* range_scatter_set() on a GPU replaces every node (gridding/range/sums.h): also those of tiles that no point is near,
- * whether points near tiles are counted, as they are for a listener, or not. Prints TAP; without a GPU, reports
+ * whether points near tiles are counted, as they are for a listener, or not. Points in lists of boxes, and points for
+ * which there are no such lists, are summed alike. Prints TAP; without a GPU, reports
  * everything as skipped. */
 #define SUMS_DEVICE DEV_GPU
 #include "tests/gpu/gpu_or_skip.h"
@@ -69,9 +70,69 @@ static void every_node_is_replaced(void **state)
     }
 }
 
+/* ---- lists of the points of boxes ---- */
+
+/* Points that are spread, the first `crowd` of them in a unit cube at 12. */
+static const struct listed_case {
+    const char *name;
+    struct range_box box;
+    size_t count, crowd;
+    bool scaled;
+} listed_cases[] = {
+    {"few points", {3, {96, 80, 64}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 2000, 0, false},
+    {"lists of several times 32", {3, {65, 48, 50}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 1800, 0, true},
+    /* A list has no room for the crowd, though most boxes have few points: tiles then search for their points, and the
+     * grid has been left as it was. */
+    {"too many points for lists", {3, {96, 80, 64}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 2000, 400, false},
+};
+
+/* Some nodes have the sums, of which terms by tensor cores are rounded to halves (test_gpu_sums). */
+static void listed_try(const struct listed_case *l, const struct law_case *of)
+{
+    const bool tensor = of == &bell_box;
+    struct cloud c = cloud_make(&l->box, l->count, EVERYWHERE, l->scaled, 1);
+    struct range_law law = law_of(of);
+    struct dev *dev;
+    uint64_t seed = 6;
+    for (size_t i = 0; i < 3 * l->crowd && i < 3 * c.count; i++)
+        c.at[i] = (float)(12 + uniform_next(&seed));
+    law.params.tolerance = 5e-4;
+    struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
+    float *grid = allocate(c.nodes, sizeof *grid);
+    memset(grid, 0, c.nodes * sizeof *grid);
+    scatter(dev, points, &law, &c, grid);
+    set_gives(dev, points, &law, &c, grid);
+    for (size_t node = 0; node < c.nodes; node += 37) {
+        double sum = 0, size = 0;
+        for (size_t i = 0; i < c.count; i++) {
+            double from[3];
+            node_from(&c, node, i, from);
+            const double value = over_images(of, &c.box, from, scale_of(&c, i), -1) * (double)c.values[i];
+            sum += value;
+            size += fabs(value) + (tensor && value != 0 ? 1e-4 : 0);
+        }
+        if (!(fabs((double)grid[node] - sum) <= (tensor ? 2.1e-3 : 4e-6) * size + 1e-30))
+            fail_msg("%s, %s: node %zu is %.9g, expected %.9g", of->name, l->name, node, (double)grid[node], sum);
+    }
+    free(grid);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+static void listed_points_are_summed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof listed_cases / sizeof *listed_cases; i++) {
+        listed_try(&listed_cases[i], &bell_ball);
+        listed_try(&listed_cases[i], &bell_box);
+    }
+}
+
 int main(void)
 {
     gpu_or_skip();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_node_is_replaced)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_node_is_replaced),
+                                       cmocka_unit_test(listed_points_are_summed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

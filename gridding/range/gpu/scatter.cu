@@ -4,6 +4,9 @@
  * r^2 that meets it at the reach (scatter_nodes.cuh), Gaussians cut to spheres (scatter_spheres.cuh), and Gaussians cut
  * to cubes if an error of 5e-4 is allowed (scatter_cubes.cuh). All others are summed as follows.
  *
+ * Gaussians of short reach are summed from lists of the points of all boxes of nodes (scatter_lists.cuh), which a
+ * kernel makes first, unless the grid is periodic or points are crowded.
+ *
  * The grid is divided into tiles, and a block sums one tile from the points near it, in the order of their bins: no
  * other block writes these nodes, and the bits are the same on every run. The block lists the points that reach the
  * tile in shared memory, at most LIST at a time and as often as it takes. Each warp has a part of the tile: it scans
@@ -15,6 +18,7 @@
  * error of dense bins grows slowly. */
 #include "gridding/range/gpu/points_gpu.cuh"
 #include "gridding/range/gpu/scatter_cubes.cuh"
+#include "gridding/range/gpu/scatter_job.cuh"
 #include "gridding/range/gpu/scatter_nodes.cuh"
 #include "gridding/range/gpu/scatter_spheres.cuh"
 #include "gridding/range/gpu/scatter_tiles.cuh"
@@ -41,45 +45,6 @@ template <int WAY, int CHANNELS, bool SOLID> struct kernel kernel_of()
     return k;
 }
 
-/* t^2 / r and no more. */
-bool is_coulomb(const struct range_law *law)
-{
-    const struct range_law_params *p = &law->params;
-    return p->form == RANGE_INVERSE && p->power == 1 && p->least == 0 && p->soft == 0 && p->spline == 0 &&
-           law->degree == 2 && law->c[0] > 0 && fabsf(law->c[1] / law->c[0] - 2) < 1e-6f &&
-           fabsf(law->c[2] / law->c[0] - 1) < 1e-6f;
-}
-
-/* 1 / r less that polynomial: 15/8 - 5/4 u2 + 3/8 u2^2 over the reach, here in powers of 1 - 2 u2. */
-bool is_shifted(const struct range_law *law)
-{
-    static const double powers[] = {1.34375, 0.4375, 0.09375};
-    const struct range_law_params *p = &law->params;
-    bool same = p->form == RANGE_SHORT && p->power == 1 && p->least == 0 && p->soft == 0 && p->spline == 0 &&
-                p->fall == 0 && law->degree == 2;
-    for (int i = 0; i <= 2 && same; i++)
-        same = fabs(law->c[i] * p->reach / powers[i] - 1) < 1e-6;
-    return same;
-}
-
-/* From which error on cubes are summed by tensor cores: each of four roundings to halves has 2e-4 (rms). */
-const double TENSOR_TOLERANCE = 5e-4;
-
-/* quick: points can be packed; scaled: they have scales. */
-enum way way_of(const struct range_law *law, bool quick, bool scaled)
-{
-    if (law->params.form == RANGE_SEPARABLE)
-        return quick && law->exponential && law->params.tolerance >= TENSOR_TOLERANCE ? WAY_CUBES : WAY_SEPARABLE;
-    if (law->params.form == RANGE_RADIAL)
-        return quick && law->exponential && law->rate < SPHERE_RATE_MOST ? WAY_GAUSSIAN : WAY_RADIAL;
-    return !quick || scaled ? WAY_INVERSE : is_coulomb(law) ? WAY_COULOMB : is_shifted(law) ? WAY_SHIFTED : WAY_INVERSE;
-}
-
-bool is_packed(enum way way)
-{
-    return way == WAY_GAUSSIAN || way == WAY_COULOMB || way == WAY_SHIFTED || way == WAY_CUBES;
-}
-
 struct kernel kernel_for(enum way way, bool solid, bool single)
 {
     if (!solid)
@@ -104,84 +69,30 @@ struct kernel kernel_for(enum way way, bool solid, bool single)
     }
 }
 
-/* The nodes of a tile, and its warps, along each axis. */
-void lay_tiles(const struct range_box *box, enum way way, struct scatter_job *job)
-{
-    static const int warps[3][3] = {{8, 1, 1}, {2, 4, 1}, {2, 2, 2}};
-    static const int edges[3][3] = {{32, 8, 1}, {32, 8, 1}, {8, 4, 8}};
-    static const int wide[3] = {CUBE_WIDE, CUBE_SIDE, CUBE_SIDE};
-    for (int d = 0; d < 3; d++) {
-        job->warp[d] = warps[box->dim - 1][d];
-        job->tile[d] = way == WAY_CUBES      ? wide[d]
-                       : way == WAY_GAUSSIAN ? (int)SPHERE_TILE
-                                             : job->warp[d] * edges[box->dim - 1][d];
-        job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
-        job->middle[d] = 0.5f * (float)(job->tile[d] - 1);
-        job->half[d] = half_side(job->tile[d]);
-    }
-    job->slot =
-        (size_t)(is_packed(way) ? 1 : TOGETHER) * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2];
-}
-
-enum { PACKED_BITS_LEAST = 19, PACKED_BITS_MOST = 24, ROWS_MOST = 1 << 30 };
-
-/* The binary digits of a node's part that a packed place has; 0: points cannot be packed so that float32 would lose no
- * more, or they have more rows of bins near a tile than 32 bits can number. */
-int packed_bits(const struct points_gpu *p, double widest)
-{
-    const struct points_view *v = &p->view;
-    double rows = 1;
-    int bits = PACKED_BITS_MOST;
-    for (int d = 0; d < 3; d++) {
-        const double cells = v->box.cells[d], reach = widest / v->box.spacing[d];
-        const double range = (v->box.periodic[d] ? 2 : 1) * cells + 2 * reach + 68;
-        while (bits > 0 && ldexp(range, bits) > 2147483647.0)
-            bits--;
-        rows *= ((double)CUBE_WIDE + 2 * reach) * v->box.spacing[d] / v->edge[d] + 3;
-    }
-    return bits < PACKED_BITS_LEAST || rows > ROWS_MOST ? 0 : bits;
-}
-
-struct scatter_job job_of(const struct points_gpu *p, const struct range_law *law)
-{
-    struct scatter_job job;
-    memset(&job, 0, sizeof job);
-    job.points = p->view;
-    job.law = law_gpu_of(law);
-    job.widest = law->params.reach * (double)p->widest;
-    job.nodes = 1;
-    for (int d = 0; d < 3; d++) {
-        job.bins_of[d] = 1 / p->view.edge[d];
-        job.bin_nodes[d] = (float)(p->view.edge[d] / p->view.box.spacing[d]);
-        job.node_bins[d] = (float)(p->view.box.spacing[d] / p->view.edge[d]);
-        job.widest_bins[d] = (float)(job.widest / p->view.edge[d]);
-        job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
-        job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
-        job.width[d] = (float)job.spacing[d];
-        job.nodes_of[d] = 1 / p->view.box.spacing[d];
-        job.margin[d] = job.widest * job.nodes_of[d] + 2;
-        job.nodes *= (size_t)p->view.box.cells[d];
-    }
-    job.reach = (float)law->params.reach;
-    job.per_reach = (float)(1 / law->params.reach);
-    job.root_rate = (float)(sqrt((double)job.law.rate) / law->params.reach);
-    if (law->exponential && law->rate < SPHERE_RATE_MOST)
-        scale_products(job);
-    job.bits = packed_bits(p, job.widest);
-    job.step = (float)ldexp(1, -job.bits);
-    for (int d = 0; d < 3; d++) {
-        job.reach_steps[d] = (float)ldexp(law->params.reach / p->view.box.spacing[d], job.bits);
-        job.per_box[d] = ldexp(1.0 / p->view.box.cells[d], -job.bits);
-    }
-    return job;
-}
-
 /* Parts that are summed at a time, and the points of one. */
 const size_t SLOTS = 1024;
 const size_t SHARED_ANY = 48 << 10; /* bytes of shared memory that every kernel may have */
 const unsigned long long DEPTH_AUTO = 8192, DEPTH_LEAST = 256;
 /* Parts that are summed as one if counting the points near each tile can then be left out. */
 const unsigned long long LIGHT_PARTS = 4;
+
+/* The kernels of a way that has lists. share: boxes of a tile along each axis. */
+struct listed_kernels {
+    void (*list)(scatter_job, box_lists);
+    void (*sum)(scatter_job, box_lists); /* NULL: it has none */
+    int share[3], boxes;
+    size_t shared;
+    unsigned threads;
+};
+
+struct listed_kernels listed_kernels_for(enum way way)
+{
+    if (way == WAY_CUBES)
+        return {list_boxes<MASKS>, sum_listed_cubes, {2, 1, 2}, 4, sizeof(listed_cubes), CUBE_THREADS};
+    if (way == WAY_GAUSSIAN)
+        return {list_boxes<OCTANTS>, sum_listed_spheres, {2, 2, 2}, 8, sizeof(listed_spheres), THREADS};
+    return {NULL, NULL, {1, 1, 1}, 1, 0, 0};
+}
 
 /* The state of a sum. */
 struct scatter {
@@ -199,6 +110,8 @@ struct scatter {
     void *device_tasks, *device_groups, *device_near; /* device_near: packed points, too */
     const unsigned long long *device_counts;          /* in device_near; NULL: not counted, no tile is cut */
     float *slots;
+    struct box_lists lists;
+    void *device_lists; /* NULL: tiles search for their points */
     const struct listener *listener;
     size_t done, most;
 };
@@ -211,11 +124,6 @@ unsigned long long depth_of(int asked)
     if (asked == RANGE_DEPTH_NONE)
         return UINT64_MAX;
     return (unsigned long long)asked < DEPTH_LEAST ? DEPTH_LEAST : (unsigned long long)asked;
-}
-
-size_t tiles_of(const struct scatter_job *job)
-{
-    return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
 }
 
 int tell(struct scatter *s)
@@ -276,7 +184,8 @@ int count_points(struct scatter *s)
     }
     s->device_counts = counted ? near : NULL;
     s->job.largest = &sums->largest;
-    s->job.told = counted ? NULL : (unsigned *)gpu->sums;
+    s->job.told = (unsigned *)gpu->sums;
+    s->lists.used = sums;
     if (rc || !counted)
         return rc;
     rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
@@ -299,13 +208,44 @@ int make_slots(struct scatter *s)
     return rc ? rc : gpu_alloc(gpu, SLOTS * sizeof *s->groups, &s->device_groups, what);
 }
 
-int make(struct scatter *s)
+/* Let a kernel have so much shared memory. */
+int allow_shared(const void *kernel, size_t bytes)
+{
+    if (bytes <= SHARED_ANY)
+        return 0;
+    return gpu_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes), what);
+}
+
+/* Lists of the points of all boxes, if that is quicker, and if all tiles are summed at once and by one block each. */
+int make_lists(struct scatter *s)
+{
+    struct gpu *gpu = s->points->gpu;
+    const struct listed_kernels k = listed_kernels_for(s->way);
+    if (!k.sum || !lists_chosen(s->job, s->points->occupied, k.share, &s->lists))
+        return 0;
+    const size_t boxes = s->tiles * (size_t)k.boxes,
+                 shared = (size_t)(LISTERS * k.boxes * s->lists.room) * sizeof(uint32_t);
+    int rc = gpu_alloc(gpu, lists_bytes(boxes, s->lists.most), &s->device_lists, what);
+    if (!rc)
+        rc = allow_shared((const void *)k.list, shared);
+    if (!rc)
+        rc = allow_shared((const void *)k.sum, k.shared);
+    if (rc)
+        return rc;
+    s->lists.list = (struct box_list *)s->device_lists;
+    s->lists.points = (uint32_t *)(s->lists.list + boxes);
+    s->lists.tiles = (uint32_t)s->tiles;
+    k.list<<<gpu_blocks(s->tiles, LISTERS), LISTER_THREADS, shared, gpu->stream>>>(s->job, s->lists);
+    return gpu_launched(what);
+}
+
+int make(struct scatter *s, bool listed)
 {
     int rc = count_points(s);
-    if (!rc && s->kernel.shared > SHARED_ANY)
-        rc = gpu_check(cudaFuncSetAttribute((const void *)s->kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            (int)s->kernel.shared),
-                       what);
+    if (!rc && listed && s->sums.most <= s->depth && (!s->listener || s->sums.all <= s->pace))
+        rc = make_lists(s);
+    if (!rc && !s->device_lists)
+        rc = allow_shared((const void *)s->kernel.run, s->kernel.shared);
     return rc || s->sums.most <= s->depth ? rc : make_slots(s);
 }
 
@@ -315,6 +255,7 @@ void end(struct scatter *s)
     gpu_release(gpu, s->device_tasks);
     gpu_release(gpu, s->device_groups);
     gpu_release(gpu, s->device_near);
+    gpu_release(gpu, s->device_lists);
     gpu_release(gpu, s->slots);
     free(s->near);
     free(s->tasks);
@@ -323,9 +264,15 @@ void end(struct scatter *s)
 
 int run(struct scatter *s, const void *tasks, size_t first, size_t count)
 {
+    cudaStream_t stream = s->points->gpu->stream;
     const struct sums_work work = {(const struct sums_task *)tasks, s->slots, s->device_counts, s->depth,
                                    (uint32_t)first};
-    s->kernel.run<<<(unsigned)count, s->kernel.threads, s->kernel.shared, s->points->gpu->stream>>>(s->job, work);
+    if (s->device_lists) {
+        const struct listed_kernels k = listed_kernels_for(s->way);
+        k.sum<<<gpu_blocks(count, TILES_EACH), k.threads, k.shared, stream>>>(s->job, s->lists);
+    } else {
+        s->kernel.run<<<(unsigned)count, s->kernel.threads, s->kernel.shared, stream>>>(s->job, work);
+    }
     return gpu_launched(what);
 }
 
@@ -437,14 +384,14 @@ void begin(struct scatter *s, const struct points_gpu *points, const struct rang
               (unsigned long long)points->gpu->multiprocessors;
 }
 
-/* Whether values relative to their largest could be summed. The host knows it if points were counted, otherwise after
- * the sum. */
-bool is_done(struct scatter *s)
+/* Whether values relative to their largest can be summed, which the host knows before the sum if points were counted.
+ */
+bool values_fit(struct scatter *s)
 {
     if (s->way != WAY_CUBES && s->way != WAY_GAUSSIAN)
         return true;
     if (!s->device_counts)
-        s->sums.largest = *s->job.told;
+        s->sums.largest = s->job.told[0];
     return relative_of(s->sums.largest) > 0;
 }
 
@@ -460,26 +407,32 @@ int sums_gpu_clear(const struct points_gpu *points, int channels, float *grid)
     return rc ? rc : gpu_check(cudaMemsetAsync(grid, 0, nodes * sizeof *grid, points->gpu->stream), what);
 }
 
+/* Points are listed for all boxes, if that can be quicker; if lists did not fit, tiles search for them; if values did
+ * not, they are summed as by any law. An attempt that fails leaves the grid as it was. */
 int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, bool set,
                      float *grid, const struct listener *listener)
 {
     struct scatter s;
+    bool quick = true, listed = true, done = false;
     int rc = 0;
-    for (bool quick = true, done = false; !done && !rc; quick = false) {
+    while (!done && !rc) {
         begin(&s, (const struct points_gpu *)state, law, quick, channels);
         s.listener = listener;
         s.job.values = values;
         rc = gpu_enter(s.points->gpu);
         if (!rc)
-            rc = make(&s);
+            rc = make(&s, listed);
         s.job.set = set && is_packed(s.way) && s.sums.most <= s.depth; /* no tile is cut: each node has one block */
-        done = rc || !s.device_counts || is_done(&s);
-        if (!rc && done && set && !s.job.set)
+        quick = rc || !s.device_counts || values_fit(&s);
+        if (!rc && quick && set && !s.job.set)
             rc = sums_gpu_clear(s.points, channels, grid);
-        if (!rc && done)
+        if (!rc && quick)
             rc = sum_all(&s, channels, s.points->view.box.dim == 3 && channels == 1 ? 1 : TOGETHER, values, grid);
-        if (!rc && !s.device_counts)
-            done = is_done(&s);
+        if (!rc && quick) {
+            quick = values_fit(&s);
+            listed = !s.device_lists || s.job.told[1] == 0;
+            done = quick && listed;
+        }
         end(&s);
     }
     return rc;
@@ -487,12 +440,14 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
 
 size_t sums_gpu_scatter_bytes(const struct range_box *box, size_t inputs)
 {
-    struct scatter_job job;
+    struct scatter_job job, listed;
     const bool solid = box->dim == 3;
-    lay_tiles(box, WAY_INVERSE, &job); /* which has the most tiles; no slot is larger */
-    const size_t tiles = tiles_of(&job);
-    /* The host has lists as well. */
-    return SLOTS * job.slot * sizeof(float) + (solid ? inputs * (sizeof(int4) + sizeof(float)) : 0) + 4096 +
+    lay_tiles(box, WAY_INVERSE, &job);     /* which has the most tiles; no slot is larger */
+    lay_tiles(box, WAY_GAUSSIAN, &listed); /* which has the most boxes */
+    const size_t tiles = tiles_of(&job), boxes = tiles_of(&listed) * (size_t)listed_kernels_for(WAY_GAUSSIAN).boxes;
+    const size_t slots = SLOTS * job.slot * sizeof(float), lists = solid ? lists_bytes(boxes, lists_most(inputs)) : 0;
+    /* A sum has either slots or lists. The host has lists as well. */
+    return (slots > lists ? slots : lists) + (solid ? inputs * (sizeof(int4) + sizeof(float)) : 0) + 4096 +
            2 * ((tiles + 4) * sizeof(unsigned long long) +
                 SLOTS * (sizeof(struct sums_task) + sizeof(struct sums_group)));
 }

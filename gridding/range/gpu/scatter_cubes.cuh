@@ -12,6 +12,7 @@
 #ifndef MRIRECON_SCATTER_CUBES_CUH
 #define MRIRECON_SCATTER_CUBES_CUH
 
+#include "gridding/range/gpu/scatter_lists.cuh"
 #include "gridding/range/gpu/scatter_node_points.cuh"
 
 #include <cuda_fp16.h>
@@ -36,13 +37,18 @@ struct cube_pair {
     uint16_t x[2], y[2];
 };
 
+/* Points that a warp adds. */
+struct cube_points {
+    /* The scaled distance of the warp's first node along x and y, the logarithm of the value, and the scale of lengths.
+     */
+    float4 point[32];
+    alignas(16) uint32_t high[16][CUBE_HALF]; /* their weights along z, of two points a word */
+    alignas(8) struct cube_pair within[16];
+};
+
 struct cubes_memory {
     near_list<CUBE_WARPS, CUBE_CAP, MASKS> list;
-    /* Points that a warp adds: the scaled distance of its first node along x and y, the logarithm of the value, and the
-     * scale of lengths. */
-    float4 point[CUBE_WARPS][32];
-    alignas(16) uint32_t high[CUBE_WARPS][16][CUBE_HALF]; /* their weights along z, of two points a word */
-    alignas(8) struct cube_pair within[CUBE_WARPS][16];
+    cube_points points[CUBE_WARPS];
     uint16_t taken[CUBE_WARPS][CUBE_TAKEN]; /* indices of list entries */
 };
 
@@ -76,27 +82,29 @@ template <int FIRST> __device__ __forceinline__ uint32_t halves_where(uint32_t b
     return mask;
 }
 
-/* Store weights along z, of one point a lane: a word has those of two points, and a row the eight nodes. high, unit:
- * the scaled distance of the warp's first node, and the scale; within: nodes within its reach. */
-__device__ __forceinline__ void put_high(const scatter_job &job, cubes_memory &m, float high, float unit,
-                                         uint32_t within, uint32_t sign)
+/* Store weights along z, of one point a lane: a word has those of two points, and a row the eight nodes. The even lane
+ * of two has the lower four nodes of both points, the odd lane the upper four. high, unit: the scaled distance of the
+ * warp's first node, and the scale; within: nodes within its reach, bits 0 to 7. */
+__device__ __forceinline__ void put_high(const scatter_job &job, cube_points &points, float high, float unit,
+                                         uint32_t within, bool negative)
 {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x & 31;
     const bool odd = lane & 1;
+    const uint32_t own = (within & 255) | (negative ? 0x8000 : 0), other = __shfl_xor_sync(~0u, own, 1);
+    const float other_high = __shfl_xor_sync(~0u, high, 1), other_unit = __shfl_xor_sync(~0u, unit, 1);
+    const uint32_t both = __byte_perm(own, other, odd ? 0x1054 : 0x5410), sign = both & 0x80008000;
+    const uint32_t bits = odd ? both >> 4 : both;
+    const float units[2] = {odd ? other_unit : unit, odd ? unit : other_unit}, skip = odd ? 4 * job.width[2] : 0;
+    const float first[2] = {fmaf(skip, units[0], odd ? other_high : high),
+                            fmaf(skip, units[1], odd ? high : other_high)};
     uint32_t w[CUBE_HALF / 2];
 #pragma unroll
-    for (int k = 0; k < CUBE_HALF; k += 2) {
-        const float a = cube_weight(fmaf((float)k * job.width[2], unit, high), 0),
-                    b = cube_weight(fmaf((float)(k + 1) * job.width[2], unit, high), 0);
-        w[k / 2] = two_halves(within >> k & 1 ? a : 0.f, within >> (k + 1) & 1 ? b : 0.f) ^ sign;
+    for (int k = 0; k < CUBE_HALF / 2; k++) {
+        const float by = (float)k * job.width[2];
+        w[k] = two_halves(cube_weight(fmaf(by, units[0], first[0]), 0), cube_weight(fmaf(by, units[1], first[1]), 0));
+        w[k] = (w[k] & halves_where<0>(bits << (7 - k))) ^ sign;
     }
-    /* The even lane of two has the lower four nodes of both points, the odd lane the upper four. */
-    const uint32_t own[2] = {odd ? w[2] : w[0], odd ? w[3] : w[1]}, even_words = odd ? 0x1054 : 0x5410,
-                   odd_words = odd ? 0x3276 : 0x7632;
-    const uint32_t other[2] = {__shfl_xor_sync(~0u, odd ? w[0] : w[2], 1), __shfl_xor_sync(~0u, odd ? w[1] : w[3], 1)};
-    *(uint4 *)&m.high[warp][lane / 2][odd ? 4 : 0] =
-        make_uint4(__byte_perm(own[0], other[0], even_words), __byte_perm(own[0], other[0], odd_words),
-                   __byte_perm(own[1], other[1], even_words), __byte_perm(own[1], other[1], odd_words));
+    *(uint4 *)&points.high[lane / 2][odd ? 4 : 0] = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /* ---- products ---- */
@@ -111,17 +119,17 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[
 }
 
 /* Points `first` to first + CUBE_BATCH of those that the warp has stored. */
-__device__ __forceinline__ void add_batch(const scatter_job &job, const cubes_memory &m, int first, cube_sums &sums)
+__device__ __forceinline__ void add_batch(const scatter_job &job, const cube_points &points, int first, cube_sums &sums)
 {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int lane = threadIdx.x & 31, g = lane / 4, t = lane % 4;
     const float x[2] = {(float)g * job.width[0], (float)(g + 8) * job.width[0]},
                 y[2] = {(float)g * job.width[1], (float)(g + 8) * job.width[1]};
     uint32_t a[4], b[2][2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int at = first + 8 * h + 2 * t;
-        const float4 p = m.point[warp][at], q = m.point[warp][at + 1];
-        const uint2 in = *(const uint2 *)&m.within[warp][at / 2];
+        const float4 p = points.point[at], q = points.point[at + 1];
+        const uint2 in = *(const uint2 *)&points.within[at / 2];
         const uint32_t in_x = in.x << (7 - g), in_y = in.y << (7 - g); /* nodes g and g + 8 are bits 7 and 15 */
         uint32_t w[2], v[2];
 #pragma unroll
@@ -134,8 +142,8 @@ __device__ __forceinline__ void add_batch(const scatter_job &job, const cubes_me
         b[h][0] = v[0] & halves_where<0>(in_y);
         b[h][1] = v[1] & halves_where<1>(in_y);
     }
-    const uint4 *low = (const uint4 *)&m.high[warp][first / 2 + t][0],
-                *high = (const uint4 *)&m.high[warp][first / 2 + t + 4][0];
+    const uint4 *low = (const uint4 *)&points.high[first / 2 + t][0],
+                *high = (const uint4 *)&points.high[first / 2 + t + 4][0];
 #pragma unroll
     for (int k = 0; k < CUBE_HALF; k += 4) {
         const uint4 l = low[k / 4], u = high[k / 4];
@@ -149,28 +157,37 @@ __device__ __forceinline__ void add_batch(const scatter_job &job, const cubes_me
     }
 }
 
+/* Add up to 32 points, one of each of the first `count` lanes. at: relative to the tile's first node, .w as packed;
+ * nodes: masks_of(). Other lanes have any point. */
+__device__ __forceinline__ void add_cube_points(const scatter_job &job, cube_points &points, const int4 &at,
+                                                const uint2 &nodes, float value, float relative, int count,
+                                                cube_sums &sums)
+{
+    const int lane = threadIdx.x & 31;
+    const float unit = __fdividef(job.root_rate, fabsf(__int_as_float(at.w))), by = unit * job.step;
+    points.point[lane] = make_float4((float)((sums.low[0] << job.bits) - at.x) * (by * job.width[0]),
+                                     (float)-at.y * (by * job.width[1]), __log2f(fabsf(value) * relative), unit);
+    points.within[lane / 2].x[lane & 1] = lane < count ? (uint16_t)(nodes.x >> sums.low[0]) : 0;
+    points.within[lane / 2].y[lane & 1] = (uint16_t)nodes.y;
+    put_high(job, points, (float)((sums.low[1] << job.bits) - at.z) * (by * job.width[2]), unit,
+             nodes.y >> (CUBE_SIDE + sums.low[1]), value < 0);
+    __syncwarp();
+#pragma unroll 1
+    for (int from = 0; from < count; from += CUBE_BATCH)
+        add_batch(job, points, from, sums);
+    __syncwarp();
+}
+
 /* Add `count` taken points from `first` on, at most 32. */
 __device__ __forceinline__ void add_taken(const scatter_job &job, cubes_memory &m, float relative, int first, int count,
                                           cube_sums &sums)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const bool there = lane < count;
-    const int entry = m.taken[warp][first + (there ? lane : 0)];
+    const int entry = m.taken[warp][first + (lane < count ? lane : 0)];
     const int4 at = (&m.list.place[0][0])[entry];
     const uint2 nodes = (&m.list.within[0][0])[entry];
     const float value = (&m.list.value[0][0])[entry];
-    const float unit = __fdividef(job.root_rate, fabsf(__int_as_float(at.w))), by = unit * job.step;
-    m.point[warp][lane] = make_float4((float)((sums.low[0] << job.bits) - at.x) * (by * job.width[0]),
-                                      (float)-at.y * (by * job.width[1]), __log2f(fabsf(value) * relative), unit);
-    m.within[warp][lane / 2].x[lane & 1] = there ? (uint16_t)(nodes.x >> sums.low[0]) : 0;
-    m.within[warp][lane / 2].y[lane & 1] = (uint16_t)nodes.y;
-    put_high(job, m, (float)((sums.low[1] << job.bits) - at.z) * (by * job.width[2]), unit,
-             nodes.y >> (CUBE_SIDE + sums.low[1]), value < 0 ? 0x80008000u : 0);
-    __syncwarp();
-#pragma unroll 1
-    for (int from = 0; from < count; from += CUBE_BATCH)
-        add_batch(job, m, from, sums);
-    __syncwarp();
+    add_cube_points(job, m.points[warp], at, nodes, value, relative, count, sums);
 }
 
 /* Add the block's list to the warp's nodes. */
@@ -211,22 +228,21 @@ __device__ __forceinline__ void add_cubes(const scatter_job &job, cubes_memory &
 /* ---- a block ---- */
 
 /* Add sums to the grid (job.set and not `again`: write them), or (slot >= 0) write them to a slot, adding to it if
- * `again`. As put_nodes(). */
-__device__ __forceinline__ void put_cubes(const scatter_job &job, const cubes_memory &m, const sums_work &work,
-                                          const near_task &task, bool again, float relative, const cube_sums &sums)
+ * `again`. As put_nodes(). tile_at: the tile's first node. */
+__device__ __forceinline__ void put_cubes(const scatter_job &job, const int tile_at[3], float *slots, int slot,
+                                          bool again, float relative, const cube_sums &sums)
 {
-    const int lane = threadIdx.x & 31, *cells = job.points.box.cells, slot = task.slot;
+    const int lane = threadIdx.x & 31, *cells = job.points.box.cells;
     const int x = sums.low[0] + lane / 4, y = lane % 4 * 2, z = sums.low[1];
-    float *to = work.slots + (size_t)max(slot, 0) * job.slot;
+    float *to = slots + (size_t)max(slot, 0) * job.slot;
     size_t width = CUBE_WIDE, plane = CUBE_WIDE * CUBE_SIDE;
     int size[3] = {CUBE_WIDE, CUBE_SIDE, CUBE_SIDE};
     if (slot < 0) {
         width = (size_t)cells[0];
         plane = width * (size_t)cells[1];
-        to = job.grid + (size_t)m.list.span[0].low[2] * plane + (size_t)m.list.span[0].low[1] * width +
-             (size_t)m.list.span[0].low[0];
+        to = job.grid + (size_t)tile_at[2] * plane + (size_t)tile_at[1] * width + (size_t)tile_at[0];
         for (int d = 0; d < 3; d++)
-            size[d] = cells[d] - m.list.span[0].low[d];
+            size[d] = cells[d] - tile_at[d];
     }
     const float strength = (slot < 0 ? job.strength : 1.f) * inverse_power(relative);
     const bool adds = again || (slot < 0 && !job.set),
@@ -268,7 +284,7 @@ __global__ void __launch_bounds__(CUBE_THREADS, 4)
         return;
     const int warp = threadIdx.x / 32;
     const unsigned largest = *job.largest;
-    if (blockIdx.x == 0 && threadIdx.x == 0 && job.told)
+    if (blockIdx.x == 0 && threadIdx.x == 0)
         *job.told = largest;
     near_scan<CUBE_WARPS, CUBE_CAP, false, MASKS, CUBE_AHEAD> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
@@ -282,10 +298,46 @@ __global__ void __launch_bounds__(CUBE_THREADS, 4)
         /* Of one list, so that the tensor cores, which truncate by up to 2^-23 of a sum each time, do not add many. */
         cube_sums sums = {{warp % 2 * (CUBE_WIDE / 2), warp / 2 * CUBE_HALF}, {}};
         add_cubes(job, m, relative, sums);
-        put_cubes(job, m, work, task, again, relative, sums);
+        put_cubes(job, m.list.span[0].low, work.slots, task.slot, again, relative, sums);
         again = true;
         if (more)
             __syncthreads();
+    }
+}
+
+/* ---- from lists of all boxes (scatter_lists.cuh) ---- */
+
+struct listed_cubes {
+    cube_points points[CUBE_WARPS];
+    listed_points coming[CUBE_WARPS];
+};
+
+__global__ void __launch_bounds__(CUBE_THREADS, 4)
+    sum_listed_cubes(const __grid_constant__ scatter_job job, const __grid_constant__ box_lists lists)
+{
+    __shared__ listed_cubes m;
+    const uint32_t warp = threadIdx.x / 32, end = min((blockIdx.x + 1) * TILES_EACH, lists.tiles);
+    const float relative = lists_begin(job, lists);
+    if (relative == 0)
+        return;
+    uint32_t tile = blockIdx.x * TILES_EACH;
+    list_reader reader(job, lists, tile * CUBE_WARPS + warp, m.coming[warp]);
+#pragma unroll 1
+    for (; tile < end; tile++) {
+        cube_sums sums = {{(int)warp % 2 * (CUBE_WIDE / 2), (int)warp / 2 * CUBE_HALF}, {}};
+        int low[3];
+        tile_low(job, tile, low);
+        reader.turn((tile + 1) * CUBE_WARPS + warp, tile + 1 < end);
+#pragma unroll 1
+        while (reader.left > 0) {
+            const int count = min(reader.left, 32);
+            const listed_point p = reader.take();
+            const int4 at = relative_place(job, p.place, low);
+            const uint2 nodes = masks_of(job, tile, p.number, at);
+            add_cube_points(job, m.points[warp], at, nodes, p.value, relative, count, sums);
+        }
+        reader.end();
+        put_cubes(job, low, NULL, -1, false, relative, sums);
     }
 }
 

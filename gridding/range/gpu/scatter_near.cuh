@@ -69,8 +69,8 @@ struct scatter_job {
     /* WAY_GAUSSIAN: weights along z are multiplied by `floor`, those along x by 2^shift, so that the product of the
      * three is 2^-126 at the reach; values by `lift`, sums by `raise`. */
     float floor, shift, lift, raise;
-    const unsigned *largest; /* the bits of the largest magnitude of a value .. */
-    unsigned *told;          /* .. and the host's memory, to which it is written (WAY_CUBES); NULL: not written */
+    const unsigned *largest; /* the bits of the largest magnitude of a value */
+    unsigned *told;          /* the host's memory: that, and whether lists failed (WAY_CUBES, WAY_GAUSSIAN) */
 };
 
 /* Half the side of `nodes` nodes, plus the error of place_about(). */
@@ -148,6 +148,8 @@ __device__ void tile_low(const scatter_job &job, uint32_t tile, int low[3])
 struct near_sums {
     unsigned long long all, most;
     unsigned largest;
+    unsigned failed;           /* not 0: lists do not fit (scatter_lists.cuh) */
+    unsigned long long listed; /* their entries */
 };
 
 /* Along one axis: unit times the squared distances of COUNT nodes, `first` and on, from a point `fraction` off the node

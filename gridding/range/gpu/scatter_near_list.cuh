@@ -44,6 +44,18 @@ struct near_list {
     unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
 };
 
+/* The bins of axis d near the tile of which node `low` is the first, as near_span_of(), or one more. */
+__device__ __forceinline__ void bins_about(const scatter_job &job, int d, int low, int &first, int &last)
+{
+    const int end = min(low + job.tile[d], job.points.box.cells[d]) - 1;
+    const float wide = job.widest_bins[d], slack = 4e-3f + 4e-7f * wide; /* more than rounding errors */
+    const int from = (int)floorf((float)low * job.node_bins[d] - wide - slack),
+              to = (int)floorf((float)end * job.node_bins[d] + wide + slack);
+    const bool open = !job.points.box.periodic[d];
+    first = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
+    last = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
+}
+
 /* As image_of(), for the bins that are near a tile, which 32 bits can number. */
 __device__ __forceinline__ int image_in(int bin, int bins)
 {
@@ -111,6 +123,36 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
     for (int d = 0; d < 3; d++)
         r.low[d] = (low[d] - image[d] * p.box.cells[d]) << job.bits;
     return r;
+}
+
+/* List a row a lane, those that are not empty; returns their candidates. Called by all lanes. */
+__device__ __forceinline__ uint32_t put_rows(listed_rows &to, const packed_row &row)
+{
+    const uint32_t lane = threadIdx.x & 31;
+    uint32_t before = row.count;
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t added = __shfl_up_sync(~0u, before, step);
+        before += lane >= (uint32_t)step ? added : 0;
+    }
+    const uint32_t all = __shfl_sync(~0u, before, 31);
+    before -= row.count;
+    const uint32_t some = __ballot_sync(~0u, row.count > 0), earlier = (1u << lane) - 1;
+    const int place = row.count > 0 ? __popc(some & earlier) : __popc(some) + __popc(~some & earlier);
+    __syncwarp();
+    to.before[place] = row.count > 0 ? before : UINT32_MAX;
+    to.shift[place] = row.first - before;
+    for (int d = 0; d < 3; d++)
+        to.low[d][place] = row.low[d];
+    __syncwarp();
+    return all;
+}
+
+/* The listed row of candidate `base` + lane: rows that begin before all of these 32, and those that begin up to it.
+ * begins: the start of row `lane`. Called by all lanes. */
+__device__ __forceinline__ int row_of_candidate(uint32_t begins, uint32_t base)
+{
+    const uint32_t ahead = begins - base, starts = __reduce_or_sync(~0u, ahead < 32 ? 1u << ahead : 0);
+    return __popc(__ballot_sync(~0u, begins < base)) + __popc(starts & ((2u << (threadIdx.x & 31)) - 1)) - 1;
 }
 
 /* A packed position in nodes, less `middle`, with an error of 2^-10 nodes; avoids the conversion unit, which other
@@ -260,17 +302,10 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         return list.span[threadIdx.x / 32];
     }
 
-    /* The bins of axis d near the tile, as near_span_of(), or one more. */
     __device__ __forceinline__ void find_span(int d)
     {
         listed_span &s = span();
-        const int low = s.low[d], last = min(low + job.tile[d], job.points.box.cells[d]) - 1;
-        const float wide = job.widest_bins[d], slack = 4e-3f + 4e-7f * wide; /* more than rounding errors */
-        const int from = (int)floorf((float)low * job.node_bins[d] - wide - slack),
-                  to = (int)floorf((float)last * job.node_bins[d] + wide + slack);
-        const bool open = !job.points.box.periodic[d];
-        s.from[d] = open ? min(max(from, 0), job.points.bins[d] - 1) : from;
-        s.to[d] = open ? min(max(to, 0), job.points.bins[d] - 1) : to;
+        bins_about(job, d, s.low[d], s.from[d], s.to[d]);
     }
 
     /* Images along x of the rows near the tile; these rows. */
@@ -298,22 +333,7 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         struct packed_row row = {0, 0, {0, 0, 0}};
         if (own < rows)
             row = packed_row_of(job, span().from, span().to, images, span().low, own);
-        uint32_t before = row.count;
-        for (int step = 1; step < 32; step *= 2) {
-            const uint32_t added = __shfl_up_sync(~0u, before, step);
-            before += lane >= (uint32_t)step ? added : 0;
-        }
-        all = __shfl_sync(~0u, before, 31);
-        before -= row.count;
-        listed_rows &to = list.rows[part];
-        const uint32_t some = __ballot_sync(~0u, row.count > 0), earlier = (1u << lane) - 1;
-        const int place = row.count > 0 ? __popc(some & earlier) : __popc(some) + __popc(~some & earlier);
-        __syncwarp();
-        to.before[place] = row.count > 0 ? before : UINT32_MAX;
-        to.shift[place] = row.first - before;
-        for (int d = 0; d < 3; d++)
-            to.low[d][place] = row.low[d];
-        __syncwarp();
+        all = put_rows(list.rows[part], row);
         next = 0;
         begun += 32 * PARTS;
         return true;
@@ -354,12 +374,10 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         const uint32_t begins = rows.before[lane];
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
-            const uint32_t base = next + 32 * k, ahead = begins - base;
+            const uint32_t base = next + 32 * k;
             if (k > 0 && 32 * k >= count)
                 break;
-            /* A candidate's row: those that begin before all of these 32, and those that begin up to it. */
-            const uint32_t starts = __reduce_or_sync(~0u, ahead < 32 ? 1u << ahead : 0);
-            to[k].row = __popc(__ballot_sync(~0u, begins < base)) + __popc(starts & ((2u << lane) - 1)) - 1;
+            to[k].row = row_of_candidate(begins, base);
             to[k].point = rows.shift[to[k].row] + base + lane;
             if (lane + 32 * k < count) {
                 to[k].place = job.place[to[k].point];

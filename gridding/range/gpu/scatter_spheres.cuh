@@ -6,6 +6,7 @@
 #ifndef MRIRECON_SCATTER_SPHERES_CUH
 #define MRIRECON_SCATTER_SPHERES_CUH
 
+#include "gridding/range/gpu/scatter_lists.cuh"
 #include "gridding/range/gpu/scatter_node_points.cuh"
 
 namespace
@@ -21,10 +22,15 @@ enum {
     SPHERE_EACH = 4     /* nodes of a lane along y or z */
 };
 
+/* Stored points of a warp. */
+struct sphere_points {
+    alignas(16) float record[32][SPHERE_FLOATS];
+    int entry[32]; /* of a doubtful point, in the list that it is from */
+};
+
 struct spheres_memory {
     near_list<WARPS, SPHERE_CAP, OCTANTS> list;
-    alignas(16) float record[WARPS][32][SPHERE_FLOATS];
-    int entry[WARPS][32];                /* of a stored doubtful point in the list */
+    sphere_points points[WARPS];
     uint16_t taken[WARPS][32 + 2 * 32];  /* indices of list entries */
     uint32_t listed[WARPS * SPHERE_CAP]; /* those of all warps, without gaps; octants in the upper half */
 };
@@ -80,15 +86,15 @@ __device__ __forceinline__ void axis_weights(float at, float by, float factor, f
     }
 }
 
-/* Store what a point's nodes share. relative: factor of its value. */
-__device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_job &job, spheres_memory &m,
-                                                                 float relative, int first, int count, const int low[3])
+/* Store what the nodes share of up to 32 points, one of each of the first `count` lanes. at: relative to the tile's
+ * first node, .w as packed; own_value: relative to the largest. Other lanes have any point. */
+__device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_job &job, sphere_points &points,
+                                                                 const int4 &point, float own_value, int entry,
+                                                                 int count, const int low[3])
 {
     enum { HALF = DEEP / 2 };
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const int entry = m.taken[warp][first + (lane < count ? lane : 0)];
-    const int4 point = m.list.place[0][entry];
-    const float value = m.list.value[0][entry] * relative * job.lift, scale = __int_as_float(point.w);
+    const int lane = threadIdx.x & 31;
+    const float value = own_value * job.lift, scale = __int_as_float(point.w);
     const float unit = __fdividef(job.root_rate, fabsf(scale)), by_x = unit * job.width[0], by_y = unit * job.width[1];
     const float x = (float)((low[0] << job.bits) - point.x) * job.step,
                 y = (float)((low[1] << job.bits) - point.y) * job.step;
@@ -106,7 +112,7 @@ __device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_j
     class_ends<SPHERE_CLASSES> ends;
     const int place = class_places(own, ends);
     if (own != SPHERE_CLASSES) {
-        float *r = m.record[warp][place];
+        float *r = points.record[place];
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             w[k] = law_exp2(-w[k]) * job.floor;
@@ -119,7 +125,7 @@ __device__ __forceinline__ class_ends<SPHERE_CLASSES> put_sphere(const scatter_j
 #pragma unroll
         for (int k = 0; k < SIDE; k += 2)
             put_four(r + SPHERE_X, k / 2, w[k], value, w[k + 1], value);
-        m.entry[warp][place] = entry;
+        points.entry[place] = entry;
     }
     return ends;
 }
@@ -201,9 +207,9 @@ __device__ __forceinline__ uint32_t settled(const scatter_job &job, uint32_t til
     return within;
 }
 
-/* Add a doubtful point, entry `entry` of the list. */
-__device__ __forceinline__ void add_doubtful(const scatter_job &job, const spheres_memory &m, uint32_t tile,
-                                             const float *record, int entry, sphere_sums &nodes)
+/* Add a doubtful point, whose number and place are given. */
+__device__ __forceinline__ void add_doubtful(const scatter_job &job, uint32_t tile, const float *record,
+                                             const uint32_t &number, const int4 &rel, sphere_sums &nodes)
 {
     const int3 own = lane_node();
     const float2 flat = *(const float2 *)(record + SPHERE_X + 2 * own.x);
@@ -230,8 +236,7 @@ __device__ __forceinline__ void add_doubtful(const scatter_job &job, const spher
     }
     uint32_t within = 0;
     if (doubtful)
-        within = settled(job, tile, m.list.point[0][entry], m.list.place[0][entry], nodes.low[0] + own.x,
-                         nodes.low[1] + own.y, nodes.low[2] + own.z);
+        within = settled(job, tile, number, rel, nodes.low[0] + own.x, nodes.low[1] + own.y, nodes.low[2] + own.z);
 #pragma unroll
     for (int j = 0; j < SPHERE_EACH; j++)
 #pragma unroll
@@ -243,23 +248,34 @@ __device__ __forceinline__ void add_doubtful(const scatter_job &job, const spher
         }
 }
 
-/* Add `count` taken points from `first` on, at most 32. */
-__device__ __forceinline__ void add_spheres(const scatter_job &job, spheres_memory &m, uint32_t tile, float relative,
-                                            int first, int count, sphere_sums &nodes)
+/* Add stored points to the nodes that they reach; then those that are doubtful are left. */
+__device__ __forceinline__ void add_stored(const sphere_points &points, const class_ends<SPHERE_CLASSES> &n,
+                                           sphere_sums &nodes)
 {
     enum { ALL = SPHERE_EACH, HALF = SPHERE_EACH / 2 };
-    const int warp = threadIdx.x / 32;
-    const class_ends<SPHERE_CLASSES> n = put_sphere(job, m, relative, first, count, nodes.low);
-    const float(*record)[SPHERE_FLOATS] = m.record[warp];
-    __syncwarp();
+    const float(*record)[SPHERE_FLOATS] = points.record;
     add_spheres_from<0, ALL, 0, ALL>(record, 0, n.end[SPHERE_ALL], nodes.sum);
     add_spheres_from<0, ALL, 0, HALF>(record, n.end[SPHERE_ALL], n.end[SPHERE_Z0], nodes.sum);
     add_spheres_from<0, ALL, HALF, ALL>(record, n.end[SPHERE_Z0], n.end[SPHERE_Z1], nodes.sum);
     add_spheres_from<0, HALF, 0, ALL>(record, n.end[SPHERE_Z1], n.end[SPHERE_Y0], nodes.sum);
     add_spheres_from<HALF, ALL, 0, ALL>(record, n.end[SPHERE_Y0], n.end[SPHERE_Y1], nodes.sum);
+}
+
+/* Add `count` taken points from `first` on, at most 32. */
+__device__ __forceinline__ void add_spheres(const scatter_job &job, spheres_memory &m, uint32_t tile, float relative,
+                                            int first, int count, sphere_sums &nodes)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int own = m.taken[warp][first + (lane < count ? lane : 0)];
+    const class_ends<SPHERE_CLASSES> n =
+        put_sphere(job, m.points[warp], m.list.place[0][own], m.list.value[0][own] * relative, own, count, nodes.low);
+    __syncwarp();
+    add_stored(m.points[warp], n, nodes);
 #pragma unroll 1
-    for (int i = n.end[SPHERE_Y1]; i < n.end[SPHERE_DOUBTFUL]; i++)
-        add_doubtful(job, m, tile, record[i], m.entry[warp][i], nodes);
+    for (int i = n.end[SPHERE_Y1]; i < n.end[SPHERE_DOUBTFUL]; i++) {
+        const int entry = m.points[warp].entry[i];
+        add_doubtful(job, tile, m.points[warp].record[i], m.list.point[0][entry], m.list.place[0][entry], nodes);
+    }
     __syncwarp();
 }
 
@@ -312,23 +328,22 @@ __device__ __forceinline__ void add_sphere_list(const scatter_job &job, spheres_
 }
 
 /* Add sums to the grid (job.set and not `again`: write them), or (slot >= 0) write them to a slot, adding to it if
- * `again`. No other block writes these nodes, and the memory's own additions need not be waited for;
- * they take subnormal numbers for 0. */
-__device__ __forceinline__ void put_spheres(const scatter_job &job, const spheres_memory &m, const sums_work &work,
-                                            const near_task &task, bool again, float relative, const sphere_sums &nodes)
+ * `again`. tile_at: the tile's first node. No other block writes these nodes, and the memory's own additions need not
+ * be waited for; they take subnormal numbers for 0. */
+__device__ __forceinline__ void put_spheres(const scatter_job &job, const int tile_at[3], float *slots, int slot,
+                                            bool again, float relative, const sphere_sums &nodes)
 {
     const int3 own = lane_node();
-    const int slot = task.slot, x = nodes.low[0] + own.x, y = nodes.low[1] + own.y, z = nodes.low[2] + own.z;
+    const int x = nodes.low[0] + own.x, y = nodes.low[1] + own.y, z = nodes.low[2] + own.z;
     size_t row = SPHERE_TILE, plane = SPHERE_TILE * SPHERE_TILE;
-    float *to = work.slots + (size_t)max(slot, 0) * job.slot;
+    float *to = slots + (size_t)max(slot, 0) * job.slot;
     int size[3] = {SPHERE_TILE, SPHERE_TILE, SPHERE_TILE};
     if (slot < 0) {
         row = (size_t)job.points.box.cells[0];
         plane = row * (size_t)job.points.box.cells[1];
-        to = job.grid + (size_t)m.list.span[0].low[2] * plane + (size_t)m.list.span[0].low[1] * row +
-             (size_t)m.list.span[0].low[0];
+        to = job.grid + (size_t)tile_at[2] * plane + (size_t)tile_at[1] * row + (size_t)tile_at[0];
         for (int d = 0; d < 3; d++)
-            size[d] = job.points.box.cells[d] - m.list.span[0].low[d];
+            size[d] = job.points.box.cells[d] - tile_at[d];
     }
     const bool adds = again || (slot < 0 && !job.set),
                whole = size[0] >= SPHERE_TILE && size[1] >= SPHERE_TILE && size[2] >= SPHERE_TILE;
@@ -365,7 +380,7 @@ __global__ void __launch_bounds__(THREADS, 3)
         return;
     const int warp = threadIdx.x / 32;
     const unsigned largest = *job.largest;
-    if (blockIdx.x == 0 && threadIdx.x == 0 && job.told)
+    if (blockIdx.x == 0 && threadIdx.x == 0)
         *job.told = largest;
     const float relative = relative_of(largest);
     if (relative == 0) /* then the host sums them another way */
@@ -378,10 +393,57 @@ __global__ void __launch_bounds__(THREADS, 3)
         more = __syncthreads_or(more);
         sphere_sums nodes = {{warp % 2 * SIDE, warp / 2 % 2 * SIDE, warp / 4 * DEEP}, {}};
         add_sphere_list(job, m, task.tile, relative, nodes);
-        put_spheres(job, m, work, task, again, relative, nodes);
+        put_spheres(job, m.list.span[0].low, work.slots, task.slot, again, relative, nodes);
         again = true;
         if (more)
             __syncthreads();
+    }
+}
+
+/* ---- from lists of all octants (scatter_lists.cuh) ---- */
+
+struct listed_spheres {
+    sphere_points points[WARPS];
+    listed_points coming[WARPS];
+};
+
+__global__ void __launch_bounds__(THREADS, 3)
+    sum_listed_spheres(const __grid_constant__ scatter_job job, const __grid_constant__ box_lists lists)
+{
+    extern __shared__ __align__(16) char memory[];
+    listed_spheres &m = *(listed_spheres *)memory;
+    const int warp = threadIdx.x / 32;
+    const float relative = lists_begin(job, lists);
+    if (relative == 0)
+        return;
+    const uint32_t end = min((blockIdx.x + 1) * TILES_EACH, lists.tiles);
+    uint32_t tile = blockIdx.x * TILES_EACH;
+    sphere_points &points = m.points[warp];
+    list_reader reader(job, lists, tile * WARPS + warp, m.coming[warp]);
+#pragma unroll 1
+    for (; tile < end; tile++) {
+        sphere_sums nodes = {{warp % 2 * SIDE, warp / 2 % 2 * SIDE, warp / 4 * DEEP}, {}};
+        int low[3];
+        tile_low(job, tile, low);
+        reader.turn((tile + 1) * WARPS + warp, tile + 1 < end);
+#pragma unroll 1
+        while (reader.left > 0) {
+            const int count = min(reader.left, 32);
+            const listed_point p = reader.take();
+            const class_ends<SPHERE_CLASSES> n = put_sphere(job, points, relative_place(job, p.place, low),
+                                                            p.value * relative, (int)p.number, count, nodes.low);
+            __syncwarp();
+            add_stored(points, n, nodes);
+#pragma unroll 1
+            for (int i = n.end[SPHERE_Y1]; i < n.end[SPHERE_DOUBTFUL]; i++) {
+                const uint32_t number = (uint32_t)points.entry[i];
+                const int4 rel = relative_place(job, job.place[number], low);
+                add_doubtful(job, tile, points.record[i], number, rel, nodes);
+            }
+            __syncwarp();
+        }
+        reader.end();
+        put_spheres(job, low, NULL, -1, false, relative, nodes);
     }
 }
 

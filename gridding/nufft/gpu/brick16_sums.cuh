@@ -154,6 +154,26 @@ static __device__ __forceinline__ void add_low(const four_halves<SPLIT> *z_weigh
         mma_half(sum[j][p], high[j], l);
 }
 
+/* What a lane reads of a group. */
+template <bool SPLIT> struct group_operands {
+    four_halves<SPLIT> x;
+    uint4 high[2], low[2];
+    const four_halves<SPLIT> *z; /* of the warp's planes, 8 apart */
+};
+
+template <bool SPLIT>
+static __device__ __forceinline__ void read_group(const struct brick16_group<SPLIT> &group, int lane, int half, int odd,
+                                                  struct group_operands<SPLIT> *of)
+{
+    of->x = (&group.weights[0][8 * half][0])[lane];
+    of->z = &group.weights[2][odd][lane & 3];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        of->high[j] = group.lines[j][0][lane];
+        of->low[j] = group.lines[j][SPLIT][lane];
+    }
+}
+
 /* Add N planes of a group, the warp's planes p and on. At the first and the last plane that a group reaches along z the
  * kernel is below a hundredth (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products
  * with a low half are left out (`first`, `last`). The high products come first: their operands are ready first. */
@@ -186,42 +206,53 @@ static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> *z_we
         add_low<SPLIT>(z_weights, p + N - 1, x, high, low, sum);
 }
 
-/* Add a staged group to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
- * first plane of a run. */
+/* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
+ * first plane of a run. To find it takes a tree of branches, as long as a group's products, so groups one after the
+ * other that reach the same planes are added in one case; and what a group has is read before its case is found. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ void add_group(const struct brick16_group<SPLIT> &group,
-                                                 float (&sum)[2][WARP_PLANES][4])
+static __device__ __forceinline__ void add_groups(const struct brick16_group<SPLIT> *group, int groups,
+                                                  float (&sum)[2][WARP_PLANES][4])
 {
     constexpr int usual = usual_planes(W);
     const int lane = threadIdx.x & 31, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
-    const uint32_t run = group.run[odd];
-    const bool first = run & RUN_FIRST, last = run & RUN_LAST;
-    const four_halves<SPLIT> x = (&group.weights[0][8 * half][0])[lane], *z = &group.weights[2][odd][lane & 3];
-    uint4 high[2], low[2];
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        high[j] = group.lines[j][0][lane];
-        low[j] = group.lines[j][SPLIT][lane];
-    }
-    switch (run >> RUN_CASE & (4 * RUN_CASES - 1)) {
-#define RUN(MORE, P)                                                                   \
-    case MORE *RUN_CASES + P:                                                          \
-        if constexpr (P + usual - 1 + MORE <= WARP_PLANES)                             \
-            add_planes<SPLIT, usual - 1 + MORE>(z, P, first, last, x, high, low, sum); \
+    const struct brick16_group<SPLIT> *const end = group + groups;
+    struct group_operands<SPLIT> of;
+    uint32_t run, next = group->run[odd];
+    const auto read = [&] {
+        run = next;
+        read_group(*group, lane, half, odd, &of);
+        next = group + 1 != end ? group[1].run[odd] : ~run;
+    };
+    for (; group != end; group++) {
+        read();
+        const bool first = run & RUN_FIRST, last = run & RUN_LAST;
+        switch (run >> RUN_CASE & (4 * RUN_CASES - 1)) {
+#define RUN(MORE, P)                                                                                   \
+    case MORE *RUN_CASES + P:                                                                          \
+        if constexpr (P + usual - 1 + MORE <= WARP_PLANES)                                             \
+            while (true) {                                                                             \
+                add_planes<SPLIT, usual - 1 + MORE>(of.z, P, first, last, of.x, of.high, of.low, sum); \
+                if (next != run)                                                                       \
+                    break;                                                                             \
+                group++;                                                                               \
+                read();                                                                                \
+            }                                                                                          \
         break;
 #define RUNS(MORE) RUN(MORE, 0) RUN(MORE, 1) RUN(MORE, 2) RUN(MORE, 3) RUN(MORE, 4) RUN(MORE, 5) RUN(MORE, 6)
-        RUNS(0)
-        RUNS(1)
-        RUNS(2)
+            RUNS(0)
+            RUNS(1)
+            RUNS(2)
 #undef RUNS
 #undef RUN
-    default: {
-        const int from = (int)(run >> RUN_CASE) & (RUN_CASES - 1), end = (int)(run >> RUN_END);
+        default: {
+            const int from = (int)(run >> RUN_CASE) & (RUN_CASES - 1), to = (int)(run >> RUN_END);
 #pragma unroll
-        for (int p = 0; p < WARP_PLANES; p++)
-            if (p >= from && p < end)
-                add_planes<SPLIT, 1>(z, p, (first && p == from) || (last && p + 1 == end), false, x, high, low, sum);
-    }
+            for (int p = 0; p < WARP_PLANES; p++)
+                if (p >= from && p < to)
+                    add_planes<SPLIT, 1>(of.z, p, (first && p == from) || (last && p + 1 == to), false, of.x, of.high,
+                                         of.low, sum);
+        }
+        }
     }
 }
 
@@ -274,9 +305,7 @@ static __device__ __forceinline__ void sum_samples(const struct brick16_args &a,
         }
         __syncthreads();
         const int groups = (int)(min((uint32_t)BRICK16_THREADS, last - at) + BRICK16_GROUP - 1) / BRICK16_GROUP;
-#pragma unroll 1
-        for (int group = 0; group < groups; group++)
-            add_group<W, SPLIT>(stage[group], sum);
+        add_groups<W, SPLIT>(stage, groups, sum);
     }
     scale_sum(sum, unscaled(exponent));
 }

@@ -214,8 +214,8 @@ static __device__ __forceinline__ void add_parts(const struct brick16_args &a, u
     }
 }
 
-/* Blocks of 128, (parts of heavy bins, transforms). A part's bricks of SPLIT_SAMPLES_MOST samples are added up in its
- * slot. */
+/* Blocks of 128, (parts of heavy bins, transforms). With three products, a part's bricks of SPLIT_SAMPLES_MOST samples
+ * are added up in its slot. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     sum_brick16_parts(const __grid_constant__ struct brick16_args a)
@@ -226,8 +226,10 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     clear_grids(a);
     gpu_wait_for_previous();
     gpu_let_next_start();
-    for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
-        sum_samples<W, SPLIT>(a, blockIdx.y, i, min(i + SPLIT_SAMPLES_MOST, task.last), stage, sum);
+    constexpr uint32_t most = SPLIT ? SPLIT_SAMPLES_MOST : RANGE_UNLIMITED;
+    for (uint32_t i = task.first, last; i < task.last; i = last) {
+        last = i + min(most, task.last - i);
+        sum_samples<W, SPLIT>(a, blockIdx.y, i, last, stage, sum);
         store_brick(partial_brick(a, blockIdx.y, task.slot), sum, i > task.first);
     }
     add_parts(a, blockIdx.y, task, sum);
@@ -259,8 +261,8 @@ static __device__ __forceinline__ void sum_bin(const struct brick16_args &a, uin
         add_bricks(partial_brick(a, transform, task.slot), left.count, left.step, sum);
 }
 
-/* Blocks of 128; each processes the next bin in order, for one transform after the other, and adds it to the
- * transform's grid. */
+/* Blocks of 128; each processes the next bin in order, of one transform after the other, and adds it to the transform's
+ * grid: so the cache holds the cells of one transform, not of all. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     scatter_brick16(const __grid_constant__ struct brick16_args a)
@@ -274,8 +276,8 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
             *a.ticket = 0; /* for the next launch: no other block takes one any more */
     }
     __syncthreads();
-    const struct range_task task = a.tasks[ticket / a.transforms];
-    const uint32_t transform = ticket % a.transforms;
+    const uint32_t tasks = gridDim.x / a.transforms, transform = ticket / tasks;
+    const struct range_task task = a.tasks[ticket - transform * tasks];
     uint32_t *done = a.done + (size_t)transform * a.bins;
     int place[3];
     float sum[2][WARP_PLANES][4];

@@ -100,20 +100,22 @@ static double brick16_error(const struct nufft_shape *shape, bool split, const d
 }
 
 /* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,
- * but bricks have a cost, too. */
+ * but bricks have a cost, too. With one product, sums may be long: bins of up to a part's samples have no parts, and
+ * with many transforms, which fill the device, parts are longer. */
 static void brick16_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
-                         size_t samples, bool)
+                         size_t samples, bool split)
 {
     const double whole = 8e6, slab = 3e6; /* cells */
-    const size_t rounds = samples / ((size_t)gpu->multiprocessors * 4) / (2 * SPLIT_SAMPLES_MOST);
+    const size_t sums = split ? samples : samples * (size_t)shape->batch;
+    const size_t rounds = sums / ((size_t)gpu->multiprocessors * 4) / (2 * SPLIT_SAMPLES_MOST);
     double bins = 1;
     for (int d = 0; d < 3; d++)
         g->axis[d] = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
     for (int d = 0; d < 3; d++)
         bins *= g->axis[d].bins;
-    g->light = SPLIT_SAMPLES_MOST;
     g->slab = (uint32_t)(nufft_gpu_cells(shape) <= whole ? bins : std::max(1., bins * slab / nufft_gpu_cells(shape)));
     g->depth = rounds < 8 ? SPLIT_SAMPLES_MOST : 2 * SPLIT_SAMPLES_MOST;
+    g->light = split ? (uint32_t)SPLIT_SAMPLES_MOST : g->depth;
 }
 
 /* Groups of about equal size, limited by the z planes of a launch. */

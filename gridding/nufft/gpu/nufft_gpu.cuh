@@ -95,7 +95,7 @@ static __device__ __forceinline__ bool tf32_is_faint(float most)
 #define TF32_GAIN 1.000704f
 /* Tensor cores truncate their sums, too. A sum of n samples by three products each is biased by 0.16e-8 to 0.83e-8 n in
  * 16^3 bricks, depending on the data's signs (docs/notebook/gpu-choices.md). It is corrected for the middle of that
- * range, and an accumulator takes at most SPLIT_SAMPLES_MOST samples. */
+ * range, and with three products an accumulator of theirs takes at most SPLIT_SAMPLES_MOST samples. */
 #define BRICK16_LOSS 5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
 

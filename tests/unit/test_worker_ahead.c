@@ -102,10 +102,15 @@ static int tell(void *context, const char *id, const struct kind *kind, const st
     return 0;
 }
 
+static void end(void *context)
+{
+    (void)context;
+}
+
 static int setup(void **state)
 {
     static const struct worker_options options = {.threads = 1};
-    static const struct ahead_listener listener = {NULL, tell};
+    static const struct ahead_listener listener = {NULL, tell, end};
     (void)state;
     memset(&input, 0, sizeof input);
     memset(&stream, 0, sizeof stream);

@@ -77,8 +77,9 @@ struct job_result {
     const char *name;
     void *of;
     /* Write it to `fd` (open for writing, at offset 0) in that format of its form. Several threads may call this at a
-     * time, each with its own file. Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL, ERR_LIMIT and, for formats other
-     * than the native one, ERR_NOT_ACCEPTABLE (the result cannot be converted; nothing is written). */
+     * time, each with its own file. Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL, ERR_LIMIT, ERR_CANCELED
+     * (result_cancel_by()) and, for formats other than the native one, ERR_NOT_ACCEPTABLE (the result cannot be
+     * converted; nothing is written). */
     int (*write)(const void *of, int format, int fd);
     void (*free)(void *of);
 };

@@ -2,12 +2,23 @@
 #ifndef MRIRECON_RESULT_FILE_H
 #define MRIRECON_RESULT_FILE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Write all of `bytes`. `what` begins the sentence of a failure: "The image". Fails as result_put_failed(). */
+enum { RESULT_PIECE = 4 << 20 }; /* bytes written between two looks at a cancel */
+
+/* Once *cancel is true, result_put() of the calling thread fails with ERR_CANCELED, and so does writing HDF5
+ * (recon/image/image_h5_fd.h). It stays the caller's; NULL, as in a new thread: nothing is canceled. */
+void result_cancel_by(const atomic_bool *cancel);
+bool result_canceled(void);
+
+/* Write all of `bytes`. `what` begins the sentence of a failure: "The image". Fails as result_put_failed(), and with
+ * ERR_CANCELED. */
 int result_put(int fd, const void *bytes, size_t count, const char *what);
 
-/* Set the error of a failed write with errno value `error`: ERR_SPOOL_FULL if no space is left, else ERR_IO. */
+/* Set the error of a failed write with errno value `error`: ERR_SPOOL_FULL if no space is left, ERR_CANCELED
+ * of ECANCELED, else ERR_IO. */
 int result_put_failed(int error, const char *what);
 
 #endif

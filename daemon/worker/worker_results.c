@@ -4,6 +4,7 @@
 #include "daemon/base/disk.h"
 #include "daemon/wire.h"
 #include "gridding/base/err.h"
+#include "recon/result_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
 }
 
 enum { COPIED_BYTES = 1 << 20 };
+static const char RESULTS[] = "A result";
 
 /* Files [first, end) that one thread writes, and the outcome. */
 struct writing {
@@ -50,18 +52,23 @@ static int write_back(int file)
     sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
     if (fstat(file, &there) < 0 || there.st_size <= piece)
         return 0;
-    for (off_t at = 0; at < there.st_size; at += piece)
+    for (off_t at = 0; at < there.st_size; at += piece) {
+        if (result_canceled())
+            return result_put_failed(ECANCELED, RESULTS);
         if (sync_file_range(file, at, piece,
                             SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
             (errno == EIO || errno == ENOSPC || errno == EDQUOT))
             return disk_failed("writing the results");
+    }
     return 0;
 }
 
 static int bytes_write(int file, const char *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
-        const ssize_t put = write(file, bytes + at, count - at);
+        if (result_canceled())
+            return result_put_failed(ECANCELED, RESULTS);
+        const ssize_t put = write(file, bytes + at, count - at < RESULT_PIECE ? count - at : RESULT_PIECE);
         if (put < 0 && errno != EINTR)
             return disk_failed("writing the results");
         at += put > 0 ? (size_t)put : 0;
@@ -113,9 +120,11 @@ static int file_write(const struct writing *writing, int i)
 static void *files_write(void *context)
 {
     struct writing *writing = context;
+    result_cancel_by(writing->files->cancel);
     for (int i = writing->first; i < writing->end && writing->rc == 0; i++)
         writing->rc = file_write(writing, i);
     writing->failure = *err_last();
+    result_cancel_by(NULL);
     return NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "recon/kind_run.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 /* Files to write; the first is the native one of the job's default result. */
@@ -13,6 +14,7 @@ struct result_files {
     struct result_file file[KIND_MAX_FILES];
     int fds[KIND_MAX_FILES]; /* the caller's */
     int count;
+    const atomic_bool *cancel; /* writing them ends once it is true; NULL: it does not */
 };
 
 /* The bytes of files, written before there are any files: in memory. */
@@ -43,7 +45,7 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
                       int count);
 
 /* Write the job's results, and add the time to its report. The daemon syncs them. Fails as job_result.write(),
- * disk_failed(), and with ERR_INTERNAL (the job lacks a result, or wrote more than announced). */
+ * disk_failed(), and with ERR_CANCELED, ERR_INTERNAL (the job lacks a result, or wrote more than announced). */
 int result_files_write(const struct result_files *files, const struct job_outcome *outcome);
 
 /* Files of these names before their job has any: `own`, if there are as many, which are taken; else memory. `files`

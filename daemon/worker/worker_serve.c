@@ -358,6 +358,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
                                order->fd_count - 1 - checkpoint - live);
     if (rc != 0)
         return rc;
+    job->files.cancel = &w->cancel;
     const struct job_room room = room_read(order, &job->files);
     reporter_begin(w->reporter, job->kind, order->id);
     const bool made = is_made(job, &room, begun);

@@ -1,5 +1,7 @@
 #include "recon/image/image_h5_fd.h"
 
+#include "recon/result_file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -95,7 +97,11 @@ static herr_t fd_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, s
     if (at + size > file->end)
         file->end = at + size;
     while (size && !file->io->error) {
-        ssize_t done = pwrite(file->io->fd, from, size, (off_t)at);
+        if (result_canceled()) {
+            file->io->error = ECANCELED;
+            break;
+        }
+        ssize_t done = pwrite(file->io->fd, from, size < RESULT_PIECE ? size : RESULT_PIECE, (off_t)at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {

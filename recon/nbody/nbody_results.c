@@ -70,17 +70,24 @@ uint64_t nbody_file_most(const struct nbody_outcome *o, struct result_file file)
 
 int nbody_particles_write(const void *of, int format, int fd)
 {
+    enum { ROWS = 1024 }; /* of one write(2) */
     const struct nbody_outcome *o = of;
     const struct nbody_bodies *b = &o->bodies;
     if (format == BODIES_H5)
         return nbody_h5_write(o, fd);
     int rc = nbody_npy_head(fd, b->count, BODIES_COLUMNS);
-    for (size_t i = 0; i < b->count && rc == 0; i++) {
-        double row[BODIES_COLUMNS] = {[6] = b->mass[i], [10] = b->potential[i]};
-        memcpy(row, b->at[i], sizeof b->at[i]);
-        memcpy(row + 3, b->velocity[i], sizeof b->velocity[i]);
-        memcpy(row + 7, b->acceleration[i], sizeof b->acceleration[i]);
-        rc = nbody_put(fd, row, sizeof row);
+    for (size_t first = 0; first < b->count && rc == 0; first += ROWS) {
+        double rows[ROWS][BODIES_COLUMNS];
+        const size_t count = b->count - first < ROWS ? b->count - first : ROWS;
+        for (size_t r = 0; r < count; r++) {
+            const size_t i = first + r;
+            memcpy(rows[r], b->at[i], sizeof b->at[i]);
+            memcpy(rows[r] + 3, b->velocity[i], sizeof b->velocity[i]);
+            rows[r][6] = b->mass[i];
+            memcpy(rows[r] + 7, b->acceleration[i], sizeof b->acceleration[i]);
+            rows[r][10] = b->potential[i];
+        }
+        rc = nbody_put(fd, rows, count * sizeof *rows);
     }
     return rc;
 }

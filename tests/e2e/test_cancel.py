@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Cancellation: of running and queued jobs, and inside a computation that is a single call of the engine."""
+import concurrent.futures
 import os
 import subprocess
 import tempfile
@@ -36,6 +37,22 @@ def inside_a_transform():
         wait_until(lambda: (daemon.job(job)["step"] or {}).get("name") == "gridding", "its gridding")
         daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
         same(daemon.finish(job)["state"], "canceled", "state")
+        same(daemon.run(SMALL)["state"], "succeeded", "state of the next job")
+        same(daemon.worker(), worker, "process of the worker")
+
+
+@test("a cancel while a large result is written is answered: its worker goes on with the next job")
+def inside_the_writing():
+    far = b"ATOM 1 C MOL 1 0 0 0 1 1.5\nATOM 2 C MOL 2 220 220 220 -1 1.5\n"  # 11 million nodes, 190 MB of text
+    query = "kind=cutcp&spacing=1&cutoff=4&padding=1"
+    with Daemon(devices="cpu", cancel_grace=600) as daemon, concurrent.futures.ThreadPoolExecutor() as beside:
+        worker = daemon.worker()
+        waits = beside.submit(daemon.submit, far, query, Prefer="wait=600", Accept="application/x-opendx")
+        job = wait_until(lambda: [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]], "the job")[0]
+        wait_until(lambda: (daemon.job(job)["step"] or {}).get("name") == "write", "its results to be written")
+        daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+        same(daemon.finish(job)["state"], "canceled", "state")
+        waits.result().problem(409, "canceled")
         same(daemon.run(SMALL)["state"], "succeeded", "state of the next job")
         same(daemon.worker(), worker, "process of the worker")
 

@@ -194,6 +194,23 @@ static void a_full_disk_is_reported_as_one(void **state)
     image_series_free(series);
 }
 
+/* A writer looks for a cancel between the pieces that it writes, so that the file of a canceled job stays short. */
+static void writing_ends_with_a_cancel(void **state)
+{
+    (void)state;
+    struct image_series *series = series_make(4, 2, 640, 640, 4, true);
+    const atomic_bool cancel = true;
+    for (int format = 0; format < IMAGE_FORMATS; format++) {
+        const int fd = memfd_create("image", MFD_CLOEXEC);
+        result_cancel_by(&cancel);
+        assert_int_equal(image_write(series, (enum image_format)format, fd), ERR_CANCELED);
+        result_cancel_by(NULL);
+        assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+        close(fd);
+    }
+    image_series_free(series);
+}
+
 /* Incompressible values, also in shapes whose frame or header outweighs them. */
 static void no_format_exceeds_its_size_estimate(void **state)
 {
@@ -257,6 +274,7 @@ int main(void)
         cmocka_unit_test(phase_images_keep_their_range),
         cmocka_unit_test(unknown_image_formats_are_refused),
         cmocka_unit_test(a_full_disk_is_reported_as_one),
+        cmocka_unit_test(writing_ends_with_a_cancel),
         cmocka_unit_test(no_format_exceeds_its_size_estimate),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),
         cmocka_unit_test(a_series_too_large_for_size_t_is_refused),

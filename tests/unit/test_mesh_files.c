@@ -1,4 +1,5 @@
 /* Files of meshes (recon/mesh/mesh.h): PLY read back, the same numbers in OBJ and STL, and the picture. */
+#include "recon/result_file.h"
 #include "tests/unit/mesh_fixture.h"
 
 #include <fcntl.h>
@@ -164,7 +165,7 @@ static void the_picture_shows_a_disc(void **state)
     field_free(&field);
 }
 
-static void a_full_disk_is_reported(void **state)
+static void a_full_disk_and_a_cancel_are_reported(void **state)
 {
     (void)state;
     struct mesh_field field = field_make(41, -1.5, 1.5, ball);
@@ -174,6 +175,14 @@ static void a_full_disk_is_reported(void **state)
     for (int format = 0; format < MESH_FORMATS; format++)
         assert_int_equal(mesh_write(mesh, (enum mesh_format)format, full), ERR_SPOOL_FULL);
     close(full);
+    const atomic_bool cancel = true;
+    const int file = memfd_create("mesh", MFD_CLOEXEC);
+    result_cancel_by(&cancel);
+    for (int format = 0; format < MESH_FORMATS; format++)
+        assert_int_equal(mesh_write(mesh, (enum mesh_format)format, file), ERR_CANCELED);
+    result_cancel_by(NULL);
+    assert_int_equal(lseek(file, 0, SEEK_END), 0);
+    close(file);
     mesh_free(mesh);
     field_free(&field);
     size_t bytes;
@@ -187,7 +196,7 @@ int main(void)
         cmocka_unit_test(damaged_ply_is_refused),
         cmocka_unit_test(obj_and_stl_contain_the_same_mesh),
         cmocka_unit_test(the_picture_shows_a_disc),
-        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(a_full_disk_and_a_cancel_are_reported),
     };
     return cmocka_run_group_tests_name("mesh_files", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Volumes (recon/volume/): each format is read back, node by node, with code of this test. */
 #include "gridding/base/err.h"
+#include "recon/result_file.h"
 #include "recon/volume/volume.h"
 
 #include <png.h>
@@ -203,6 +204,22 @@ static void test_limits(void **state)
     }
 }
 
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct volume *v = volume_make(1, 30, 30, 30);
+    const atomic_bool cancel = true;
+    for (enum volume_format f = VOLUME_NPY; f < VOLUME_FORMATS; f++) {
+        const int fd = memfd_create("volume", MFD_CLOEXEC);
+        result_cancel_by(&cancel);
+        assert_int_equal(volume_write(v, f, fd), ERR_CANCELED);
+        result_cancel_by(NULL);
+        assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+        close(fd);
+    }
+    volume_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_mrc),
         cmocka_unit_test(test_png),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

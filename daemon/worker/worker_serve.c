@@ -352,7 +352,6 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
         .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};
     const struct job_show show = {&file, live_file_show};
     const double begun = order->received;
-    const int input = order->fds[0];
     if (rc == 0)
         rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
                                order->fd_count - 1 - checkpoint - live);
@@ -363,10 +362,10 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
     reporter_begin(w->reporter, job->kind, order->id);
     const bool made = is_made(job, &room, begun);
     if (!job->made.input)
-        rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->made.input);
+        rc = fetcher_take(w->fetcher, order->id, job->kind, &values, order->fds[0], listener, &job->made.input);
     if (rc == 0 && !made) {
         const struct kind_run *run = kind_run_find(job->kind);
-        struct job_request request = worker_request(w->options, job->kind, &values, input, NULL);
+        struct job_request request = worker_request(w->options, job->kind, &values, order->fds[0], NULL);
         request.begun = begun;
         request.cache = cache_of(w, run);
         request.room = room;

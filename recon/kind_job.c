@@ -47,10 +47,12 @@ int kind_job_tell(const struct kind_job *job, int step, double fraction, int64_t
 {
     const struct kind_step *steps = job->request->kind->steps;
     const struct job_listener *listener = job->listener;
-    double before = 0;
-    for (int i = 0; i < step; i++)
-        before += steps[i].share;
-    const struct step_progress now = {step, before + steps[step].share * fmin(1, fmax(0, fraction)), done, most};
+    double before = 0, share = 0;
+    for (int i = 0; i <= step; i++) {
+        before += share;
+        share = job->shares ? job->shares[i] : steps[i].share;
+    }
+    const struct step_progress now = {step, before + share * fmin(1, fmax(0, fraction)), done, most};
     if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
         return err_set(ERR_CANCELED, "The job was canceled while it was running.");
     return 0;

@@ -12,6 +12,7 @@ struct kind_job {
     const struct job_request *request;
     const struct job_listener *listener;
     struct json_t *report;
+    const double *shares; /* of its time that the job knows its steps to take; NULL: those of the kind's table */
     double begun;
     uint64_t most_bytes; /* of the files, promised so far */
 };

@@ -64,6 +64,7 @@ static const struct param nbody_params[] = {
 
 static const struct kind_step nbody_steps[] = {
     [NBODY_STEP_READ] = {"read", "The bodies are read.", .share = 0.05},
+    /* The shares of these two depend on the number of steps: shares_set() in nbody_run.c. */
     [NBODY_STEP_FORCES] = {"forces", "Forces and potentials are computed.", .share = 0.15},
     [NBODY_STEP_MOVE] = {"move", "The bodies move.", .unit = "step", .share = 0.75},
     [NBODY_STEP_WRITE] = {"write", "The results are written.", .share = 0.05, .writes = true},

@@ -50,6 +50,7 @@ static void nbody_input_free(void *input)
 struct running {
     struct kind_job job;
     struct nbody_plan plan;
+    double shares[NBODY_STEPS_ALL]; /* of the steps of the job */
     struct nbody_outcome *outcome;
     struct nbody_gravity *gravity;
     double stage_begun;
@@ -58,6 +59,17 @@ struct running {
     int64_t step; /* completed steps */
     enum nbody_kind_step stage;
 };
+
+/* Each step of time takes one evaluation, as the first forces do. The steps of the table before and after stay. */
+static void shares_set(struct running *r)
+{
+    for (int i = 0; i < NBODY_STEPS_ALL; i++)
+        r->shares[i] = nbody_kind.steps[i].share;
+    const double between = r->shares[NBODY_STEP_FORCES] + r->shares[NBODY_STEP_MOVE];
+    r->shares[NBODY_STEP_FORCES] = between / ((double)r->plan.steps + 1);
+    r->shares[NBODY_STEP_MOVE] = between - r->shares[NBODY_STEP_FORCES];
+    r->job.shares = r->shares;
+}
 
 /* Report the progress of a job; complete: the part of the present evaluation, 0..1. */
 static int tell(void *context, double complete)
@@ -320,8 +332,10 @@ static int steps_run(struct running *r, const struct particles *particles)
         rc = nbody_plan_make(&r->plan, values, particles, &r->job);
     if (rc == 0)
         rc = nbody_outcome_create(&r->outcome, particles->count, nbody_plan_records(&r->plan));
-    if (rc == 0)
+    if (rc == 0) {
+        shares_set(r);
         rc = nbody_plan_fill(&r->plan, particles, values, r->outcome, &r->job);
+    }
     if (rc == 0)
         rc = promise(r);
     if (rc == 0)

@@ -56,7 +56,8 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
     return LACK_NOTHING;
 }
 
-int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context)
+int orphans_each(const struct spool *spool, struct connection *connection, int folder,
+                 void (*each)(void *context, const char *id), void *context)
 {
     int count = 0;
     DIR *stream = disk_folder_read(folder);
@@ -64,7 +65,7 @@ int orphans_each(struct connection *connection, int folder, void (*each)(void *c
         return -1;
     for (struct dirent *entry; (entry = readdir(stream));) {
         int64_t rows = 0;
-        if (!spool_is_id(entry->d_name))
+        if (!spool_is_id(entry->d_name) || spool_has_upload(spool, entry->d_name))
             continue;
         if (connection &&
             sql_number(connection, sql_prepare(connection, "SELECT count(*) FROM job WHERE id = ?", "s", entry->d_name),
@@ -99,7 +100,8 @@ int state_expect(const struct spool *spool)
     char saved[64];
     if (fstatat(spool->state, "jobs.db", &there, 0) == 0 || errno != ENOENT)
         return 0;
-    int scans = orphans_each(NULL, spool->scans, NULL, NULL), results = orphans_each(NULL, spool->results, NULL, NULL);
+    int scans = orphans_each(spool, NULL, spool->scans, NULL, NULL),
+        results = orphans_each(spool, NULL, spool->results, NULL, NULL);
     if (scans <= 0 && results <= 0)
         return 0;
     saved_find(spool, saved);
@@ -192,8 +194,8 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
         found->store = found->store && all;
         if (found->store)
             fprintf(out, "%d scans and %d results belong to no job; a start %s\n",
-                    orphans_each(&connection, spool->scans, NULL, NULL),
-                    orphans_each(&connection, spool->results, NULL, NULL),
+                    orphans_each(spool, &connection, spool->scans, NULL, NULL),
+                    orphans_each(spool, &connection, spool->results, NULL, NULL),
                     spool_stop_was_clean(spool) ? "removes them"
                                                 : "sets them aside in found-TIME/, because mrirecond was not stopped");
     }

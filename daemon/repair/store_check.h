@@ -12,9 +12,10 @@ enum lack { LACK_NOTHING, LACK_SCAN, LACK_RESULTS };
 /* Of the row id, state, bytes, results (columns 0 to 3 of `row`). */
 enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row);
 
-/* Call `each` (may be NULL) with the names in `folder` that are ids and have no row in `connection` (NULL: with all
- * ids). Returns their number, or -1: the folder cannot be read. */
-int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context);
+/* Call `each` (may be NULL) with the names in `folder`, one of the spool's, that are ids of no upload and have no row
+ * in `connection` (NULL: none has). Returns their number, or -1: the folder cannot be read. */
+int orphans_each(const struct spool *spool, struct connection *connection, int folder,
+                 void (*each)(void *context, const char *id), void *context);
 
 /* Sound: all of jobs.db can be read, its jobs lack no files, and resumable uploads are complete. */
 struct findings {

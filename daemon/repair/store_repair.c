@@ -195,8 +195,8 @@ static void find_move(void *context, const char *id)
 static void orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
 {
     struct find scans = {spool, spool->scans, ".scan", time, 0}, results = {spool, spool->results, ".results", time, 0};
-    orphans_each(fresh, spool->scans, find_move, &scans);
-    orphans_each(fresh, spool->results, find_move, &results);
+    orphans_each(spool, fresh, spool->scans, find_move, &scans);
+    orphans_each(spool, fresh, spool->results, find_move, &results);
     if (scans.moved || results.moved)
         fprintf(out,
                 "%d scans and %d results whose rows are lost were moved to found-%lld/: submit the scans again, with "

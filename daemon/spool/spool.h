@@ -70,6 +70,10 @@ struct spool_cleaned {
  * any other use. `clean`: from spool_stop_take(). */
 int spool_clean(struct spool *spool, struct store *store, bool clean, struct spool_cleaned *out);
 
+/* Whether an upload of this id, which is not a job yet, is there, complete or not: files of the id without a row belong
+ * to it. They are copies, or results that were computed meanwhile. */
+bool spool_has_upload(const struct spool *spool, const char *id);
+
 /* Whether the last daemon stopped cleanly and the job store is as it left it. _take: clear the mark; _note: set it,
  * when the store has been closed. Fails with ERR_IO, ERR_SPOOL_FULL. */
 bool spool_stop_was_clean(const struct spool *spool);

@@ -54,13 +54,14 @@ struct cleaning {
     struct spool_cleaned *out;
 };
 
-/* A leftover may belong to a resumable upload, whose bytes exist there as well. */
-static bool is_upload(const struct spool *spool, const char *id)
+bool spool_has_upload(const struct spool *spool, const char *id)
 {
     struct stat there;
-    char path[JOB_ID + 16];
-    snprintf(path, sizeof path, "uploads/%.*s", JOB_ID - 1, id);
-    return fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    char upload[JOB_ID + 16], part[JOB_ID + 16];
+    snprintf(upload, sizeof upload, "uploads/%.*s", JOB_ID - 1, id);
+    snprintf(part, sizeof part, "%.*s.part", JOB_ID - 1, id);
+    return fstatat(spool->state, upload, &there, AT_SYMLINK_NOFOLLOW) == 0 ||
+           fstatat(spool->scans, part, &there, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Of an upload that was not complete, and so never a job: results that were computed meanwhile. */
@@ -78,7 +79,7 @@ static void scan_drop(const struct cleaning *cleaning, const char *name, bool ha
     struct spool *spool = cleaning->spool;
     struct spool_cleaned *out = cleaning->out;
     char kept[JOB_ID + 16];
-    if (cleaning->clean || has_row || !spool_is_id(name) || is_upload(spool, name)) {
+    if (cleaning->clean || has_row || !spool_is_id(name) || spool_has_upload(spool, name)) {
         out->removed += unlinkat(spool->scans, name, 0) == 0;
         return;
     }
@@ -92,7 +93,7 @@ static void result_drop(const struct cleaning *cleaning, const char *name, const
     struct spool_cleaned *out = cleaning->out;
     char kept[JOB_ID + 16];
     /* The results can be computed again from the scan; a resumable upload becomes its job later. */
-    bool again = row ? row->scan || row->job.state != JOB_QUEUED : is_upload(spool, name);
+    bool again = row ? row->scan || row->job.state != JOB_QUEUED : spool_has_upload(spool, name);
     if (cleaning->clean || again || !spool_is_id(name)) {
         disk_folder_remove(&spool->freer, spool->results, name);
         out->removed++;

@@ -95,6 +95,21 @@ def sound():
     assert status == 1 and "--state-dir" in text, (status, text)
 
 
+@test("results that were computed while their scan arrived belong to no lost job: --check-state does not count them")
+def arriving():
+    _, path = damaged()
+    for identity, arriving in (("0" * 26, "spool/" + "0" * 26 + ".part"), ("1" * 26, "uploads/" + "1" * 26),
+                               ("2" * 26, "spool/other.part")):
+        os.makedirs(f"{path}/{os.path.dirname(arriving)}", exist_ok=True)
+        with open(f"{path}/{arriving}", "wb") as file:
+            file.write(BODY)
+        os.mkdir(f"{path}/results/{identity}")
+    assert "0 scans and 1 results belong to no job" in tool(path, "check")[1], tool(path, "check")
+    with Daemon(state=path, expect_trouble=True):
+        pass
+    same([os.path.basename(kept) for kept in glob.glob(path + "/found-*/*.results")], ["2" * 26 + ".results"], "kept")
+
+
 @test("a truncated store: refused with advice, or found by --check-state; repaired, the readable part runs")
 def cut_off():
     state, path = damaged()

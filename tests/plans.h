@@ -73,6 +73,27 @@ static struct plan_case case_make(uint64_t seed, double most_samples, double lea
     return c;
 }
 
+/* Few pixels on a tight grid, all samples at one point and of one sign: the outermost pixels, in which deapodisation
+ * amplifies roundings by up to thousands, are much of the image, and roundings are correlated. */
+static struct plan_case case_tight(uint64_t seed)
+{
+    struct plan_case c = {.n = {1, 1, 1},
+                          .batch = 1,
+                          .tolerance = splitmix(seed) % 2 ? 1e-5 : 1e-3,
+                          .scale = 1,
+                          .samples = 250 + (size_t)(splitmix(seed + 1) % 2000),
+                          .place = POINT,
+                          .values = ONE_SIGN,
+                          .seed = seed};
+    c.dim = 2 + (int)(splitmix(seed + 2) % 2);
+    for (int d = 0; d < c.dim; d++)
+        c.n[d] = 2 * (2 + (int)(splitmix(seed + 3 + (uint64_t)d) % (c.dim == 2 ? 19 : 9)));
+    c.method = splitmix(seed + 6) % 3 ? 0 : NUFFT_METHOD_TILES;
+    c.width = 5 + (int)(splitmix(seed + 7) % 6);
+    c.oversampling = 1.125 + 0.5 * pow(uniform(seed + 8), 2);
+    return c;
+}
+
 static double place_of(const struct plan_case *c, size_t m, int d)
 {
     const double u = uniform(c->seed + 1000003 * (uint64_t)(d + 1) + 17 * m), cell = 0.5 / c->n[d];
@@ -378,7 +399,8 @@ struct plan_search {
     int plans;
     uint64_t seed;
     double most_samples, least_scale;
-    bool all; /* print every plan, else those that exceed their estimate and the worst */
+    bool all;   /* print every plan, else those that exceed their estimate and the worst */
+    bool tight; /* plans of case_tight() */
 };
 
 /* The plan with the largest ratio of one way. */
@@ -398,8 +420,9 @@ static int plans_try(struct dev *dev, const struct plan_search *search, double w
     for (int way = 0; way < WAYS; way++)
         ratios[way] = plan_memory((size_t)search->plans, sizeof **ratios);
     for (; made < search->plans; made++) {
+        const uint64_t seed = search->seed + 100 * (uint64_t)made;
         const struct plan_case c =
-            case_make(search->seed + 100 * (uint64_t)made, search->most_samples, search->least_scale);
+            search->tight ? case_tight(seed) : case_make(seed, search->most_samples, search->least_scale);
         struct nufft_info info;
         double error[WAYS];
         if (plan_try(dev, &c, &info, error) != 0)

@@ -101,10 +101,11 @@ static double corner_aliasing(const struct nufft_shape *shape, double crowded)
     return fmax(shape->aliasing, sqrt(squares));
 }
 
-/* A kernel on a grid, and its expected error and time. */
+/* A kernel on a grid, and what it is expected to cost. */
 struct choice {
     struct nufft_shape shape;
-    double oversampling, error, seconds;
+    double oversampling;
+    struct nufft_cost cost;
 };
 
 /* The factor by which a device's errors may exceed its leaf's estimate, which is for samples that do not crowd: crowded
@@ -116,13 +117,20 @@ static double crowded_excess(const struct nufft *plan)
     return 1 + (most - 1) * plan->crowded;
 }
 
-/* c->seconds and c->error. */
+/* c->cost. */
 static void estimate(const struct nufft *plan, struct choice *c)
 {
     const double excess = crowded_excess(plan);
     c->shape.tolerance = plan->shape.tolerance / excess;
-    c->seconds = plan->leaf->cost(plan->dev, &c->shape, plan->samples, &c->error);
-    c->error *= excess;
+    c->cost = plan->leaf->cost(plan->dev, &c->shape, plan->samples);
+    c->cost.error *= excess;
+}
+
+/* Whether `a` comes before `b`: a grid that the method asked for supports before those that it does not, however fast
+ * another method is there. */
+static bool cheaper(const struct nufft_cost *a, const struct nufft_cost *b)
+{
+    return a->as_asked != b->as_asked ? a->as_asked : a->seconds < b->seconds;
 }
 
 /* The size of an axis of at least `cells`. `fast`: one that the device transforms faster than others, if that is not
@@ -206,14 +214,15 @@ static void ratios_make(const struct nufft *plan, const struct nufft_params *p, 
     }
 }
 
-/* The fastest kernel and grid that meet the tolerance. If float32 cannot, the most accurate of those whose aliasing
- * does; if none's does, which check_kernel() limits to a narrow range in three dimensions, the one with the least
- * aliasing. If width and oversampling are both given, they are used whatever their error. */
+/* The fastest kernel and grid that meet the tolerance, of those that the method asked for supports if there are any. If
+ * float32 cannot meet it, the most accurate of those whose aliasing does; if none's does, which check_kernel() limits
+ * to a narrow range in three dimensions, the one with the least aliasing. If width and oversampling are both given,
+ * they are used whatever their error. */
 static void choose(struct nufft *plan, const struct nufft_params *p)
 {
     const bool fixed = p->width != 0 && p->oversampling != 0;
     const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
-    struct choice cheapest = {.error = INFINITY, .seconds = INFINITY}, exact = cheapest,
+    struct choice cheapest = {.cost = {INFINITY, INFINITY, false}}, exact = cheapest,
                   plain = {.shape.aliasing = INFINITY};
     struct ratios ratios;
     int grids[RATIOS_MOST][3];
@@ -228,15 +237,17 @@ static void choose(struct nufft *plan, const struct nufft_params *p)
             if (!fixed && c.shape.aliasing > p->tolerance)
                 continue;
             estimate(plan, &c);
-            cheapest = (fixed || c.error <= p->tolerance) && c.seconds < cheapest.seconds ? c : cheapest;
-            exact = c.error < exact.error ? c : exact;
+            cheapest = (fixed || c.cost.error <= p->tolerance) && cheaper(&c.cost, &cheapest.cost) ? c : cheapest;
+            exact = c.cost.error < exact.cost.error ? c : exact;
         }
     estimate(plan, &plain);
-    const struct choice *taken = isfinite(cheapest.error) ? &cheapest : isfinite(exact.error) ? &exact : &plain;
+    const struct choice *taken = isfinite(cheapest.cost.error) ? &cheapest
+                                 : isfinite(exact.cost.error)  ? &exact
+                                                               : &plain;
     plan->shape = taken->shape;
     plan->oversampling = taken->oversampling;
-    plan->expected_error = taken->error;
-    plan->expected_seconds = taken->seconds;
+    plan->expected_error = taken->cost.error;
+    plan->expected_seconds = taken->cost.seconds;
 }
 
 static int make_tables(struct nufft *plan)

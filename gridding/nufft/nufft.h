@@ -73,7 +73,9 @@ struct nufft_params {
     int batch;           /* the largest batch of a call, >= 1; determines the workspace */
     int bin_depth;       /* depth of bins on a GPU in samples, > 0, or one of NUFFT_DEPTH_ */
     enum nufft_overflow overflow;
-    enum nufft_method method; /* of a GPU's plan: this one if it supports kernel and grid, else tiles; 0: the fastest */
+    /* Of a GPU's plan; 0: the fastest. Of the widths and grids that are not given, those that it supports; tiles, if it
+     * supports none of them, or none within the tolerance. */
+    enum nufft_method method;
     enum nufft_purpose purpose;
 };
 

@@ -64,10 +64,9 @@ static double cpu_rounding(const struct nufft_shape *s, size_t samples)
     return all * fmax(1.3e-6, 7e-9 * (double)summed);
 }
 
-static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples, double *error)
+static struct nufft_cost cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples)
 {
     (void)dev;
-    *error = s->corner_aliasing + cpu_rounding(s, samples);
     double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
            rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);
@@ -75,8 +74,10 @@ static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_
      * time per sample, as in its cases s, d and a, because interpolation does not add to a grid. */
     const double fft = cells * (2.2 + 0.18 * log2(cells)), scatter = (double)samples * (12 + 0.9 * rows * vectors),
                  gather = (double)samples * (8 + 0.6 * rows * vectors);
-    return 1e-9 * ((s->purpose != NUFFT_FOR_FORWARD ? fft + scatter : 0) +
-                   (s->purpose != NUFFT_FOR_ADJOINT ? fft + gather : 0));
+    return (struct nufft_cost){.seconds = 1e-9 * ((s->purpose != NUFFT_FOR_FORWARD ? fft + scatter : 0) +
+                                                  (s->purpose != NUFFT_FOR_ADJOINT ? fft + gather : 0)),
+                               .error = s->corner_aliasing + cpu_rounding(s, samples),
+                               .as_asked = true};
 }
 
 static void cpu_destroy(void *state)

@@ -76,10 +76,15 @@ struct parts_leaf {
     int (*finish)(void *parts, struct c32 *image, float *squares);
 };
 
+/* What is expected of a shape. */
+struct nufft_cost {
+    double seconds; /* for its purpose: by any monotonic model, calibrated by a line in docs/notebook/gpu-choices.md */
+    double error;   /* relative l2 error of the image, including aliasing */
+    bool as_asked;  /* false: not by shape->method, which does not support it or does not keep the tolerance */
+};
+
 struct nufft_leaf {
-    /* The estimated time of `shape` for its purpose, in seconds (any monotonic model, calibrated by a line in
-     * docs/notebook/gpu-choices.md), and the expected relative l2 error of the image, including aliasing. */
-    double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
+    struct nufft_cost (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
 
     /* The smallest grid size >= cells of those that its FFT transforms fastest; 0: none. NULL: there are no such. */
     int (*fast_size)(int cells);

@@ -2,7 +2,8 @@
  * And of every method: transforms of one plan with data of very different scales. And which method plans choose. Prints
  * TAP; without a GPU, reports everything as skipped.
  *
- *   test_gpu_plans [PLANS [SEED [all]]]   500 by default; the worst one is printed, or all */
+ *   test_gpu_plans [PLANS [SEED [all]]]   500 by default, and as many of few pixels; the worst one is printed, or all
+ */
 #include "tests/gpu/tap.h"
 #include "tests/plans.h"
 #include "tests/scales.h"
@@ -114,9 +115,61 @@ static void test_choice(struct dev *gpu)
     }
 }
 
+/* A plan that is asked for a method has a grid that it supports, where another has a faster one that it does not: axes
+ * of fewer than 32 cells, too few cells for bins of a wide kernel, a kernel that is too wide. */
+static void test_asked(struct dev *gpu)
+{
+    static const struct {
+        int dim, n;
+        double tolerance;
+        size_t samples;
+        enum nufft_method method;
+    } rows[] = {
+        {2, 16, 1e-3, 17000, NUFFT_METHOD_BRICK2D}, {3, 128, 1e-2, 17000, NUFFT_METHOD_BRICK8},
+        {3, 128, 1e-3, 1000, NUFFT_METHOD_BRICK16}, {3, 128, 1e-3, 17000, NUFFT_METHOD_BRICK_DENSE},
+        {3, 24, 1e-2, 17000, NUFFT_METHOD_TILES},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int dim = rows[i].dim, n = rows[i].n;
+        const struct nufft_params params = {.dim = dim,
+                                            .n = {n, n, dim == 3 ? n : 1},
+                                            .tolerance = rows[i].tolerance,
+                                            .batch = 1,
+                                            .method = rows[i].method};
+        const size_t values = (size_t)dim * rows[i].samples;
+        float *k = plan_memory(values, sizeof *k);
+        struct nufft *plan = NULL;
+        struct nufft_info info;
+        char name[100], why[100];
+        for (size_t m = 0; m < values; m++)
+            k[m] = (float)(uniform(m) - 0.5);
+        must(nufft_create(&plan, gpu, &params, rows[i].samples, k), "nufft_create");
+        nufft_describe(plan, &info);
+        snprintf(name, sizeof name, "a plan of %d pixels an axis, %d-D, asked for %s, has it", n, dim,
+                 nufft_method_name(rows[i].method));
+        snprintf(why, sizeof why, "%s, %d cells, on %d", nufft_method_name(info.method), info.width, info.grid[0]);
+        verdict(info.method == rows[i].method && info.expected_error <= rows[i].tolerance, name, why);
+        nufft_free(plan);
+        free(k);
+    }
+}
+
+static void test_search(struct dev *gpu, const struct plan_search *search)
+{
+    double worst[WAYS];
+    char name[100], why[100];
+    const int beyond = plans_try(gpu, search, worst);
+    must(beyond < 0, "a plan at random");
+    snprintf(name, sizeof name, "the errors of %d random plans%s are within their estimates", search->plans,
+             search->tight ? " of few pixels on tight grids" : "");
+    snprintf(why, sizeof why, "%d are not: adjoints err by up to %.2f times as much, forward transforms by %.2f",
+             beyond, worst[ADJOINT], worst[FORWARD]);
+    verdict(beyond == 0, name, why);
+}
+
 int main(int argc, char **argv)
 {
-    const struct plan_search search = {
+    struct plan_search search = {
         .plans = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 500,
         .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 4711,
         .most_samples = 60000,
@@ -124,16 +177,12 @@ int main(int argc, char **argv)
         .all = argc > 3 && strcmp(argv[3], "all") == 0,
     };
     struct dev *gpu = tap_gpu();
-    double worst[WAYS];
-    char name[100], why[100];
     test_choice(gpu);
+    test_asked(gpu);
     test_scales(gpu);
-    const int beyond = plans_try(gpu, &search, worst);
-    must(beyond < 0, "a plan at random");
-    snprintf(name, sizeof name, "the errors of %d random plans are within their estimates", search.plans);
-    snprintf(why, sizeof why, "%d are not: adjoints err by up to %.2f times as much, forward transforms by %.2f",
-             beyond, worst[ADJOINT], worst[FORWARD]);
-    verdict(beyond == 0, name, why);
+    test_search(gpu, &search);
+    search.tight = true;
+    test_search(gpu, &search);
     dev_free(gpu);
     return tap_end();
 }

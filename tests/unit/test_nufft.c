@@ -356,42 +356,61 @@ static int few_fast_sizes(int cells)
     return cells <= 360 ? 360 : cells <= 720 ? 720 : cells <= 1000 ? 1000 : 0;
 }
 
-static double cost_with_fast_sizes(const struct dev *dev, const struct nufft_shape *shape, size_t samples,
-                                   double *error)
+static struct nufft_cost cost_with_fast_sizes(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
-    double cost = nufft_leaf_cpu.cost(dev, shape, samples, error);
+    struct nufft_cost cost = nufft_leaf_cpu.cost(dev, shape, samples);
     for (int d = 0; d < shape->dim; d++)
         if (few_fast_sizes(shape->grid[d]) == shape->grid[d])
-            cost /= 10;
+            cost.seconds /= 10;
+    return cost;
+}
+
+/* And whose bricks support axes of at least 1000 cells. */
+static struct nufft_cost cost_with_large_bricks(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
+{
+    struct nufft_cost cost = cost_with_fast_sizes(dev, shape, samples);
+    cost.as_asked = shape->method != NUFFT_METHOD_BRICK2D || shape->grid[0] >= 1000;
     return cost;
 }
 
 /* 720 / 500 is none of the oversamplings that are tried on any device. An axis that a fast size would lengthen much
- * keeps another one. */
+ * keeps another one. A method that is asked for gets a grid that it supports, if there is one. */
 static void sizes_that_a_device_transforms_fast(void **state)
 {
     (void)state;
-    static const int n[][2] = {{500, 500}, {250, 500}, {500, 10}}, grid[][2] = {{720, 720}, {360, 720}, {720, 16}};
+    static const struct {
+        int n[2], grid[2];
+        enum nufft_method method;
+    } rows[] = {
+        {{500, 500}, {720, 720}, 0},
+        {{250, 500}, {360, 720}, 0},
+        {{500, 10}, {720, 16}, 0},
+        {{500, 500}, {1000, 1000}, NUFFT_METHOD_BRICK2D},
+        {{250, 500}, {360, 720}, NUFFT_METHOD_BRICK2D},
+        {{500, 500}, {720, 720}, NUFFT_METHOD_TILES},
+    };
     const float k[2] = {0.1f, 0.2f};
     struct nufft_leaf nufft = nufft_leaf_cpu;
     struct dev_leaf leaf;
     struct dev *cpu, dev;
-    nufft.cost = cost_with_fast_sizes;
+    nufft.cost = cost_with_large_bricks;
     nufft.fast_size = few_fast_sizes;
     assert_int_equal(dev_create(&cpu, DEV_CPU, 0, 1), 0);
     dev = *cpu;
     leaf = *cpu->leaf;
     leaf.nufft = &nufft;
     dev.leaf = &leaf;
-    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
-        const struct nufft_params params = {.dim = 2, .n = {n[i][0], n[i][1], 1}, .tolerance = 1e-2, .batch = 1};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int *n = rows[i].n, *grid = rows[i].grid;
+        const struct nufft_params params = {
+            .dim = 2, .n = {n[0], n[1], 1}, .tolerance = 1e-2, .batch = 1, .method = rows[i].method};
         struct nufft_info info;
         struct nufft *plan;
         assert_int_equal(nufft_create(&plan, &dev, &params, 1, k), 0);
         nufft_describe(plan, &info);
         nufft_free(plan);
-        if (info.grid[0] != grid[i][0] || info.grid[1] != grid[i][1])
-            fail_msg("%d x %d on %d x %d", n[i][0], n[i][1], info.grid[0], info.grid[1]);
+        if (info.grid[0] != grid[0] || info.grid[1] != grid[1])
+            fail_msg("%d x %d by %d on %d x %d", n[0], n[1], rows[i].method, info.grid[0], info.grid[1]);
     }
     dev_free(cpu);
 }

@@ -10,13 +10,13 @@
 
 static struct plan_search search = {.plans = 40, .seed = 4711, .least_scale = 1e-37};
 
-static void no_error_exceeds_the_plans_estimate(void **state)
+static void search_plans(bool tight)
 {
-    (void)state;
     struct dev *dev;
     double worst[WAYS];
     assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
     search.most_samples = search.plans > 100 ? 60000 : 5000;
+    search.tight = tight;
     const int beyond = plans_try(dev, &search, worst);
     dev_free(dev);
     if (beyond < 0)
@@ -25,6 +25,18 @@ static void no_error_exceeds_the_plans_estimate(void **state)
         fail_msg(
             "%d of %d plans exceed their estimated error: adjoints by up to %.2f times, forward transforms by %.2f",
             beyond, search.plans, worst[ADJOINT], worst[FORWARD]);
+}
+
+static void no_error_exceeds_the_plans_estimate(void **state)
+{
+    (void)state;
+    search_plans(false);
+}
+
+static void nor_of_few_pixels_on_tight_grids(void **state)
+{
+    (void)state;
+    search_plans(true);
 }
 
 static void adjoint_keeps_estimate(struct dev *dev, const struct plan_case *c)
@@ -110,6 +122,7 @@ int main(int argc, char **argv)
     search.all = argc > 3 && strcmp(argv[3], "all") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_error_exceeds_the_plans_estimate),
+        cmocka_unit_test(nor_of_few_pixels_on_tight_grids),
         cmocka_unit_test(many_samples_at_one_position_add_no_error),
         cmocka_unit_test(roundings_are_amplified_as_in_the_outermost_pixels),
         cmocka_unit_test(the_scale_of_the_data_changes_nothing),

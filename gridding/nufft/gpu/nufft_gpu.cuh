@@ -209,7 +209,7 @@ static inline bool nufft_gpu_in_slots(const struct nufft_gpu *plan)
 
 /* ---- plans (plan.cu): nufft_leaf.h ---- */
 
-double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
+struct nufft_cost nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
 int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
 void nufft_gpu_destroy(void *state);
 void nufft_gpu_describe(const void *state, struct nufft_info *info);

@@ -302,9 +302,10 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out)
     return rc ? rc : gpu_download(plan->gpu, out->order, bins->order, (size_t)bins->samples * sizeof *bins->order);
 }
 
-double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error)
+struct nufft_cost nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;
-    const struct arithmetic arithmetic = choose_arithmetic(shape, samples, error);
-    return seconds_of(&arithmetic, shape, samples);
+    double error;
+    const struct arithmetic a = choose_arithmetic(shape, samples, &error);
+    return nufft_cost{seconds_of(&a, shape, samples), error, shape->method == 0 || shape->method == a.method->id};
 }

@@ -1,75 +1,26 @@
-/* pairs_cpu.c: sums over pairs of points, and counts of their distances, on the CPU.
+/* pairs_cpu.c: sums over pairs of points on the CPU, and the pass over pairs of pair_counts_cpu.c.
  *
  * The points of a bin, PAIR_BLOCK at a time, are a task of one thread: they are summed over the rows of bins within
  * reach. A row's points between two bins are one contiguous run, processed in cuts of PAIR_RUN points. Rows, and bins
- * of a row, that the sphere around the block does not touch are skipped; then rows that the sphere around a point does
- * not touch. The sums of a task do not depend on its thread. Counts among the points of one set need each pair once:
+ * of a row, that the sphere around the block does not touch are skipped. For sums, the runs' points within reach of the
+ * box around the block are packed into one list, because runs are a few vectors long and most of their points too far;
+ * for counts, rows that the sphere around a point does not touch are skipped. The sums of a task do not depend on its
+ * thread. Counts among the points of one set need each pair once:
  * with the points after the first, and in images of which the opposite ones are left out. */
+#include "gridding/range/pairs_cpu.h"
+
 #include "gridding/base/err.h"
-#include "gridding/range/pencils.h"
-#include "gridding/range/points_cpu.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_FLOATS = 3 * 2 * (PAIR_RUN + PAIR_BLOCK + 2 * POINTS_PADDING) }; /* buffer of a thread for shifted points */
-
-/* A box around points. */
-struct bounds {
-    double low[3], high[3];
-};
-
-/* One row's run against one bin's points. */
-struct row {
-    struct pair_run run;
-    struct bounds bounds; /* indices of the row's bins along y and z */
-    size_t first;         /* range of the run in `from` */
-    long image[3];
-};
-
-/* Points of `to`: of one bin. */
-struct task {
-    uint32_t first, last;
-};
-
-struct block;
-
-struct pair_job {
-    const struct points_cpu *to, *from;
-    const struct pencils_leaf *leaf;
-    double reach;
-    bool fine;          /* at least one of the sets has double positions */
-    bool once;          /* each pair of one set in one order only */
-    const float *value; /* sorted as `from`, padded; or NULL */
-    struct task *task;
-    size_t tasks;
-    struct watch *watch;
-    struct pair_laws laws;
-    float *vectors, *scalars; /* of this channel; or NULL */
-    /* Process a block and a row. */
-    void (*each)(struct block *b, const struct row *row, const struct pair_block *of);
-    int edges;
-    const double *edge, *edge2;
-    struct pair_counts *counts; /* [threads]; NULL: sums */
-};
-
-/* The state of a task. */
-struct block {
-    const struct pair_job *job;
-    size_t first, last;
-    struct bounds bounds;
-    float *room; /* [ROOM_FLOATS], buffer for shifted points */
-    struct watch_pace *pace;
-    double sums[PAIR_BLOCK][PAIR_PARTS];
-};
-
 /* ---- rows ---- */
 
-static struct bounds bounds_of(const struct points_cpu *p, size_t first, size_t last)
+struct pair_bounds pair_bounds_of(const struct points_cpu *p, size_t first, size_t last)
 {
-    struct bounds b = {{0}, {0}};
+    struct pair_bounds b = {{0}, {0}};
     for (int d = 0; d < p->box.dim; d++) {
         b.low[d] = INFINITY;
         b.high[d] = -INFINITY;
@@ -82,7 +33,7 @@ static struct bounds bounds_of(const struct points_cpu *p, size_t first, size_t 
 }
 
 /* The extent of a bin along axis d; on open axes, the outermost bins are unbounded. */
-static void row_bounds(const struct points_cpu *p, int d, long bin, struct bounds *b)
+static void row_bounds(const struct points_cpu *p, int d, long bin, struct pair_bounds *b)
 {
     if (d >= p->box.dim) {
         b->low[d] = b->high[d] = 0;
@@ -112,12 +63,12 @@ static void move(const struct points_cpu *p, int d, size_t first, size_t count, 
 
 /* The block against one row's run. Points of a periodic image, and points given as doubles, are taken relative to the
  * block's low corner, as is the block. */
-static void pair_row(struct block *b, struct row *row)
+static void pair_row(struct pair_state *b, struct pair_cut *row)
 {
     const struct pair_job *job = b->job;
     const struct points_cpu *to = job->to, *from = job->from;
     const bool itself = to == from && !row->image[0] && !row->image[1] && !row->image[2];
-    const bool moved = job->fine || row->image[0] || row->image[1] || row->image[2];
+    const bool moved = job->fine || b->crosses || row->image[0] || row->image[1] || row->image[2];
     struct pair_block of = {.count = b->last - b->first,
                             .self = itself ? b->first - row->first : SIZE_MAX / 2,
                             .reach2 = job->reach * job->reach * (1 + 1e-5)};
@@ -143,11 +94,11 @@ static void pair_row(struct block *b, struct row *row)
 }
 
 /* A run of points of `from`, in cuts. */
-static void pair_run(struct block *b, const struct row *whole, size_t first, size_t last)
+static void pair_run(struct pair_state *b, const struct pair_cut *whole, size_t first, size_t last)
 {
     const struct points_cpu *from = b->job->from;
     for (size_t cut = first, end; cut < last; cut = end) {
-        struct row row = *whole;
+        struct pair_cut row = *whole;
         end = last - cut < PAIR_RUN ? last : cut + PAIR_RUN;
         row.first = cut;
         row.run = (struct pair_run){.count = end - cut,
@@ -166,12 +117,12 @@ static bool left_out(const struct pair_job *job, const long image[3])
 }
 
 /* The row (y, z) of bins of `from` that may contain partners of the block. */
-static void pair_rows(struct block *b, long y, long z)
+static void pair_rows(struct pair_state *b, long y, long z)
 {
     const struct points_cpu *from = b->job->from;
-    const struct bounds *at = &b->bounds;
+    const struct pair_bounds *at = &b->bounds;
     const long yz[3] = {0, y, z};
-    struct row row = {.image = {0, image_of(y, from->bins[1]), image_of(z, from->bins[2])}};
+    struct pair_cut row = {.image = {0, image_of(y, from->bins[1]), image_of(z, from->bins[2])}};
     double rest = b->job->reach * b->job->reach;
     for (int d = 1; d < 3; d++) {
         row_bounds(from, d, yz[d], &row.bounds);
@@ -197,11 +148,91 @@ static void pair_rows(struct block *b, long y, long z)
     }
 }
 
-static void pair_task(struct block *b)
+/* ---- points near a block ---- */
+
+/* Whether the span of bins within reach along axis d leaves the box. */
+static bool leaves(const struct pair_state *b, int d)
 {
     const struct points_cpu *from = b->job->from;
     const double reach = b->job->reach;
-    b->bounds = bounds_of(b->job->to, b->first, b->last);
+    const struct bin_span span = points_cpu_span(from, d, b->bounds.low[d] - reach, b->bounds.high[d] + reach);
+    return span.from < 0 || span.to >= from->bins[d];
+}
+
+/* Before a block's rows. All of them have the same coordinates: of the box, or relative to the block (pair_row()). */
+static void near_begin(struct pair_state *b)
+{
+    const double reach = b->job->reach;
+    b->crosses = leaves(b, 0) || leaves(b, 1) || leaves(b, 2);
+    b->near.count = 0;
+    b->near.reach2 = (float)(reach * reach * (1 + 1e-5));
+    b->of.count = 0;
+    b->of.self = SIZE_MAX / 2;
+    for (int d = 0; d < b->job->to->box.dim; d++) {
+        const double low = b->bounds.low[d], high = b->bounds.high[d];
+        const double shift = b->job->fine || b->crosses ? low : 0;
+        /* Of float32 coordinates within reach. */
+        const double rounding = 3e-7 * (fabs(low - shift) + fabs(high - shift) + reach);
+        b->near.low[d] = (float)(low - shift - rounding);
+        b->near.high[d] = (float)(high - shift + rounding);
+    }
+}
+
+static void near_end(struct pair_state *b)
+{
+    const struct pair_job *job = b->job;
+    const struct pair_near *near = &b->near;
+    struct pair_run run = {.scale = job->from->scale ? near->scale : NULL, .value = near->value, .count = near->count};
+    for (int d = 0; d < job->to->box.dim; d++) {
+        run.at[d] = near->at[d];
+        run.rest[d] = b->of.rest[d] ? near->rest[d] : NULL;
+    }
+    if (run.count)
+        job->leaf->pairs(&job->laws, job->to->box.dim, &b->of, &run, b->sums);
+    b->near.count = 0;
+    b->of.self = SIZE_MAX / 2;
+}
+
+/* The part of a run from `first` on, of `count` points. */
+static void near_part(struct pair_state *b, const struct pair_run *run, size_t first, size_t count)
+{
+    struct pair_run part = *run;
+    part.count = count;
+    part.value += first;
+    part.scale = run->scale ? run->scale + first : NULL;
+    for (int d = 0; d < b->job->from->box.dim; d++) {
+        part.at[d] += first;
+        part.rest[d] = run->rest[d] ? run->rest[d] + first : NULL;
+    }
+    b->job->leaf->near(b->job->from->box.dim, &part, &b->near);
+}
+
+/* List the points of a row that are within reach of the box around the block. The block's own points all are: in the
+ * list, too, they follow each other. */
+static void add_sums(struct pair_state *b, const struct pair_cut *row, const struct pair_block *of)
+{
+    const size_t count = row->run.count, self = of->self, before = self < count ? self : 0;
+    if (b->near.count + count > PAIR_RUN)
+        near_end(b);
+    const size_t own = b->of.self;
+    b->of = *of;
+    b->of.reach2 = INFINITY;
+    b->of.self = own;
+    near_part(b, &row->run, 0, before);
+    if (self < count)
+        b->of.self = b->near.count;
+    else if (0 - self < of->count) /* the block began in the cut before */
+        b->of.self = b->near.count + self;
+    near_part(b, &row->run, before, count - before);
+}
+
+static void pair_task(struct pair_state *b)
+{
+    const struct points_cpu *from = b->job->from;
+    const double reach = b->job->reach;
+    b->bounds = pair_bounds_of(b->job->to, b->first, b->last);
+    if (!b->job->counts)
+        near_begin(b);
     const struct bin_span ys = points_cpu_span(from, 1, b->bounds.low[1] - reach, b->bounds.high[1] + reach),
                           zs = points_cpu_span(from, 2, b->bounds.low[2] - reach, b->bounds.high[2] + reach);
     for (long z = zs.from; z <= zs.to; z++)
@@ -210,6 +241,8 @@ static void pair_task(struct block *b)
                 return;
             pair_rows(b, y, z);
         }
+    if (!b->job->counts)
+        near_end(b);
 }
 
 /* ---- tasks ---- */
@@ -219,7 +252,7 @@ static size_t tasks_most(size_t points)
     return points + points / PAIR_BLOCK + 1;
 }
 
-static int make_tasks(struct pair_job *job)
+int pairs_cpu_tasks(struct pair_job *job)
 {
     const struct points_cpu *to = job->to;
     job->task = malloc(tasks_most(to->count) * sizeof *job->task);
@@ -228,13 +261,13 @@ static int make_tasks(struct pair_job *job)
     for (size_t bin = 0; bin < to->all; bin++)
         for (uint32_t first = to->first[bin], last = to->first[bin + 1]; first < last;) {
             const uint32_t end = last - first < PAIR_BLOCK ? last : first + PAIR_BLOCK;
-            job->task[job->tasks++] = (struct task){first, end};
+            job->task[job->tasks++] = (struct pair_share){first, end};
             first = end;
         }
     return 0;
 }
 
-static void store_sums(const struct block *b)
+static void store_sums(const struct pair_state *b)
 {
     const struct pair_job *job = b->job;
     const struct points_cpu *to = job->to;
@@ -252,7 +285,15 @@ static void run_tasks(const struct pair_job *job, float *room, size_t floats)
 #pragma omp parallel num_threads(job->to->threads)
     {
         struct watch_pace pace = {job->watch, 0};
-        struct block b = {.job = job, .room = room + (size_t)omp_get_thread_num() * floats, .pace = &pace};
+        float *own = room + (size_t)omp_get_thread_num() * floats,
+              *columns = own + (job->counts ? 0 : floats - NEAR_FLOATS);
+        struct pair_state b = {.job = job, .room = own, .pace = &pace};
+        if (!job->counts)
+            b.near = (struct pair_near){
+                .at = {columns, columns + NEAR_COLUMN, columns + 2 * NEAR_COLUMN},
+                .rest = {columns + 3 * NEAR_COLUMN, columns + 4 * NEAR_COLUMN, columns + 5 * NEAR_COLUMN},
+                .scale = columns + 6 * NEAR_COLUMN,
+                .value = columns + 7 * NEAR_COLUMN};
 #pragma omp for schedule(dynamic, 4)
         for (size_t t = 0; t < job->tasks; t++) {
             if (watch_rc(job->watch))
@@ -269,13 +310,13 @@ static void run_tasks(const struct pair_job *job, float *room, size_t floats)
     }
 }
 
-static int pair_all(struct pair_job *job, bool last)
+int pairs_cpu_all(struct pair_job *job, bool last)
 {
     const struct range_box *box = &job->from->box;
     const size_t threads = (size_t)job->to->threads;
     job->fine = job->to->fine[0] || job->from->fine[0];
     const bool moves = job->fine || box->periodic[0] || box->periodic[1] || box->periodic[2];
-    const size_t floats = moves ? ROOM_FLOATS : 0;
+    const size_t floats = (moves ? ROOM_FLOATS : 0) + (job->counts ? 0 : NEAR_FLOATS);
     float *room = calloc(threads * floats + 1, sizeof *room);
     if (!room)
         return err_no_memory_bytes(threads * floats * sizeof *room, "pairs of %zu points", job->from->count);
@@ -287,9 +328,9 @@ static int pair_all(struct pair_job *job, bool last)
 
 void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory)
 {
-    const size_t shared = tasks_most(inputs) * sizeof(struct task) + (size_t)threads * ROOM_FLOATS * sizeof(float) +
-                          4 * (size_t)POINTS_ROUNDING;
-    memory->pairs = shared + (inputs + POINTS_PADDING) * sizeof(float);
+    const size_t shared = tasks_most(inputs) * sizeof(struct pair_share) +
+                          (size_t)threads * ROOM_FLOATS * sizeof(float) + 4 * (size_t)POINTS_ROUNDING;
+    memory->pairs = shared + (inputs + POINTS_PADDING + (size_t)threads * NEAR_FLOATS) * sizeof(float);
     memory->count =
         shared + (size_t)threads * (sizeof(struct pair_counts) + RANGE_EDGES_MOST * PAIR_COPIES * sizeof(uint64_t)) +
         INTERVAL_PLACES_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * sizeof(double) + 4 * (size_t)POINTS_ROUNDING;
@@ -297,18 +338,12 @@ void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory)
 
 /* ---- sums ---- */
 
-static void add_sums(struct block *b, const struct row *row, const struct pair_block *of)
-{
-    const struct pair_job *job = b->job;
-    job->leaf->pairs(&job->laws, job->from->box.dim, of, &row->run, b->sums);
-}
-
 static int sum_channel(struct pair_job *job, const float *values, float *sorted, bool last)
 {
     const struct points_cpu *from = job->from;
     for (size_t j = 0; j < from->count; j++)
         sorted[j] = values[from->source[j]];
-    return pair_all(job, last);
+    return pairs_cpu_all(job, last);
 }
 
 int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
@@ -322,123 +357,13 @@ int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums
     job.reach = law->params.reach * (double)job.from->widest;
     job.laws = (struct pair_laws){sums->vector_law, sums->scalar_law};
     job.value = sorted;
-    int rc = sorted ? make_tasks(&job) : err_no_memory("sums over pairs of %zu points", job.to->count);
+    int rc = sorted ? pairs_cpu_tasks(&job) : err_no_memory("sums over pairs of %zu points", job.to->count);
     for (size_t c = 0; c < (size_t)channels && !rc; c++) {
         job.vectors = sums->vector_law ? sums->vectors + c * (size_t)job.to->box.dim * job.to->inputs : NULL;
         job.scalars = sums->scalar_law ? sums->scalars + c * job.to->inputs : NULL;
         rc = sum_channel(&job, values + c * job.from->inputs, sorted, c + 1 == (size_t)channels);
     }
     free(sorted);
-    free(job.task);
-    return rc;
-}
-
-/* ---- counts ---- */
-
-/* A pair whose bin cannot be decided in float32. */
-struct doubt {
-    const struct pair_job *job;
-    const struct row *row;
-    size_t first; /* point 0 of the block, in `to` */
-    uint64_t *counts;
-};
-
-static void decide(void *of, size_t i, size_t j)
-{
-    const struct doubt *pair = of;
-    const struct points_cpu *to = pair->job->to, *from = pair->job->from;
-    double r2 = 0;
-    for (int d = 0; d < to->box.dim; d++) {
-        double away = points_cpu_at(from, d, pair->row->first + j) - points_cpu_at(to, d, pair->first + i) +
-                      (double)pair->row->image[d] * (from->box.cells[d] * from->box.spacing[d]);
-        r2 += away * away;
-    }
-    const int interval = interval_of(pair->job->edges, pair->job->edge2, r2);
-    if (interval >= 0)
-        pair->counts[(size_t)interval * PAIR_COPIES]++;
-}
-
-static void add_counts(struct block *b, const struct row *row, const struct pair_block *of)
-{
-    const struct pair_job *job = b->job;
-    struct pair_counts to = job->counts[omp_get_thread_num()];
-    struct doubt doubt = {job, row, b->first, to.counts};
-    to.doubt = decide;
-    to.of = &doubt;
-    job->leaf->count(job->to->box.dim, of, &row->run, &to);
-}
-
-/* The error of shifted double positions: they keep 48 bits of a block's extent, which may be large at the border of an
- * open box.
- */
-static double moved_error(const struct points_cpu *p)
-{
-    const struct bounds all = bounds_of(p, 0, p->fine[0] ? p->count : 0);
-    double extent = 0;
-    for (int d = 0; d < p->box.dim && p->fine[0] && p->count > 0; d++)
-        extent = fmax(extent, all.high[d] - all.low[d]);
-    return ldexp(extent, -46);
-}
-
-/* Differences of float32 positions are rounded once, and so are those of positions in two parts, except for the lower
- * part's own error: r has an error of a few units of its last place, and of 2^-46 of the coordinates. */
-static struct interval_error count_error(const struct pair_job *job)
-{
-    double longest = job->reach;
-    for (int d = 0; d < job->to->box.dim; d++)
-        longest += job->from->box.cells[d] * job->from->box.spacing[d] + 2 * fmax(job->to->edge[d], job->from->edge[d]);
-    return (struct interval_error){5e-7, ldexp(longest, -44) + 2 * (moved_error(job->to) + moved_error(job->from))};
-}
-
-static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, double **edge2)
-{
-    const size_t threads = (size_t)job->to->threads, each = (size_t)job->edges * PAIR_COPIES;
-    const struct interval_error error = count_error(job);
-    *all = calloc(threads * each, sizeof **all);
-    *edge2 = malloc((size_t)job->edges * sizeof **edge2);
-    job->counts = malloc(threads * sizeof *job->counts);
-    if (!*all || !*edge2 || !job->counts)
-        return err_no_memory("counts of %d distances", job->edges);
-    for (int e = 0; e < job->edges; e++)
-        (*edge2)[e] = job->edge[e] * job->edge[e];
-    job->edge2 = *edge2;
-    const struct interval_octaves octaves = interval_octaves(job->edges, *edge2, &error);
-    *table = malloc((size_t)octaves.places * sizeof **table);
-    if (!*table)
-        return err_no_memory("counts of %d distances", job->edges);
-    interval_table(job->edges, *edge2, &error, octaves.places, interval_octaves_end, &octaves, *table);
-    for (size_t t = 0; t < threads; t++)
-        job->counts[t] = (struct pair_counts){.octaves = octaves, .table = *table, .counts = *all + t * each};
-    return 0;
-}
-
-int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts,
-                    const struct listener *listener)
-{
-    struct watch watch;
-    struct pair_job job = {
-        .to = to, .from = from, .leaf = pencils_best(), .each = add_counts, .edges = edges, .watch = &watch};
-    uint64_t *all = NULL;
-    uint16_t *table = NULL;
-    double *edge2 = NULL;
-    job.edge = edge;
-    job.reach = edge[edges - 1];
-    job.once = to == from;
-    watch_begin(&watch, listener, job.to->count);
-    const uint64_t orders = job.once ? 2 : 1;
-    int rc = make_counts(&job, &all, &table, &edge2);
-    if (!rc)
-        rc = make_tasks(&job);
-    if (!rc)
-        rc = pair_all(&job, true);
-    for (int t = 0; t < job.to->threads && !rc; t++)
-        for (int e = 0; e < edges - 1; e++)
-            for (int copy = 0; copy < PAIR_COPIES; copy++)
-                counts[e] += orders * job.counts[t].counts[(size_t)e * PAIR_COPIES + (size_t)copy];
-    free(all);
-    free(table);
-    free(edge2);
-    free(job.counts);
     free(job.task);
     return rc;
 }

@@ -182,6 +182,49 @@ INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 #endif
 }
 
+/* The lanes from point j on that are near; to the box, not to its points. */
+INLINE vec_int near_lanes_of(const int dim, const struct pair_run *run, const struct pair_near *near, size_t j)
+{
+    vec off2 = splat(0);
+    for (int d = 0; d < dim; d++) {
+        const vec at = load(run->at[d] + j), below = splat(near->low[d]) - at, above = at - splat(near->high[d]);
+        const vec away = only(below, splat(0) < below) + only(above, splat(0) < above);
+        off2 += away * away;
+    }
+    return pair_lanes(run, SIZE_MAX, j) & (off2 <= splat(near->reach2));
+}
+
+INLINE void near_pack(float *to, const float *from, unsigned bits)
+{
+    pack((int32_t *)to, (vec_int)load(from), bits);
+}
+
+INLINE void near_run(const int dim, const bool rest, const struct pair_run *run, struct pair_near *near)
+{
+    for (size_t j = 0; j < run->count; j += VEC_LANES) {
+        const unsigned bits = mask_bits(near_lanes_of(dim, run, near, j));
+        for (int d = 0; d < dim; d++) {
+            near_pack(near->at[d] + near->count, run->at[d] + j, bits);
+            if (rest)
+                near_pack(near->rest[d] + near->count, run->rest[d] + j, bits);
+        }
+        near_pack(near->value + near->count, run->value + j, bits);
+        if (run->scale)
+            near_pack(near->scale + near->count, run->scale + j, bits);
+        near->count += (size_t)__builtin_popcount(bits);
+    }
+}
+
+static void near(int dim, const struct pair_run *run, struct pair_near *near)
+{
+    if (dim == 3 && run->rest[0])
+        near_run(3, true, run, near);
+    else if (dim == 3)
+        near_run(3, false, run, near);
+    else
+        near_run(dim, run->rest[0], run, near);
+}
+
 /* Pairs within the table's range, listed before they are counted: table index, and points: i PAIR_RUN + j. */
 enum { LIST = 1024 };
 struct listed {

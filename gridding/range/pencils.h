@@ -54,6 +54,14 @@ struct pair_block {
     double low[3], high[3], reach2;
 };
 
+/* Points of runs within a distance of a box around a block's points, `reach2` being its square, one list for all runs;
+ * room for PAIR_RUN + PENCIL_LANES floats in each array. */
+struct pair_near {
+    float low[3], high[3], reach2;
+    float *at[3], *rest[3], *scale, *value; /* as pair_run */
+    size_t count;
+};
+
 /* The sums over pairs; NULL: not wanted. If both are, their reach, least, soft and spline are the same. */
 struct pair_laws {
     const struct range_law *vectors, *scalars;
@@ -80,6 +88,8 @@ struct pencils_leaf {
     /* sums[i][d] += sum_j law value_j (at_j - at_i); sums[i][PAIR_SCALAR] += sum_j law value_j */
     void (*pairs)(const struct pair_laws *laws, int dim, const struct pair_block *of, const struct pair_run *run,
                   double (*sums)[PAIR_PARTS]);
+    /* Add points of a run to a list. */
+    void (*near)(int dim, const struct pair_run *run, struct pair_near *near);
     void (*count)(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to);
 };
 

@@ -1,3 +1,3 @@
 #include "gridding/range/pencils_simd.h"
 
-const struct pencils_leaf pencils_leaf_avx512 = {scatter, gather, pairs, count};
+const struct pencils_leaf pencils_leaf_avx512 = {scatter, gather, pairs, near, count};

@@ -17,6 +17,8 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
             spool_remove(core->spool, id);
         spool_checkpoint_remove(core->spool, id);
         waiters_wake(core->waiters, id);
+        /* A worker may have its scan. The scheduler would not find that by the row if it is deleted before its turn. */
+        scheduler_retract(scheduler, id);
     }
     scheduler_wake(scheduler);
     return 0;

@@ -67,7 +67,7 @@ int scheduler_create(struct scheduler **out, const struct core *core);
  * announcement is kept until the thread's next turn; a second replaces it. `arriving`: the scan is still being written,
  * and contains its own end or length; it is announced again when it is complete, or retracted. */
 void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, enum wire_arriving arriving);
-/* The row of the announced job will not be committed. */
+/* The row of the announced job will not be committed, or the job was canceled before it began. */
 void scheduler_retract(struct scheduler *scheduler, const char *id);
 
 /* Start no more jobs. Returns at once; scheduler_is_idle() says whether the running ones have ended. */

@@ -220,9 +220,14 @@ struct fixture {
     int64_t quota; /* bytes, of the sender of the next jobs; 0: the server's */
 };
 
+static inline struct core core_of(struct fixture *f)
+{
+    return (struct core){&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters, f->live};
+}
+
 static inline void start(struct fixture *f)
 {
-    const struct core core = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters, f->live};
+    const struct core core = core_of(f);
     assert_int_equal(scheduler_create(&f->scheduler, &core), 0);
 }
 

@@ -1,4 +1,5 @@
 /* daemon/queue/scheduler.h: prefetching scans before their jobs begin. */
+#include "daemon/queue/jobs.h"
 #include "tests/unit/scheduler_fixture.h"
 
 #include <dlfcn.h>
@@ -448,26 +449,31 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
     job_clear(&job);
 }
 
-/* Two uploads whose commits fail between two iterations of the scheduler. */
-static void two_retracted_uploads_are_both_forgotten(void **state)
+/* Two announced uploads, whose workers have their scans: the commit of one fails; the other becomes a job that is
+ * canceled and deleted. All of that happens between two iterations of the scheduler. */
+static void uploads_that_are_gone_in_the_next_turn_are_both_forgotten(void **state)
 {
     struct fixture *f = *state;
+    const struct core core = core_of(f);
     struct spool_file files[2];
+    struct job jobs[2];
+    enum job_state now;
     two_workers(f);
-    for (int i = 0; i < 2; i++) {
-        struct job job;
-        announced(f, &job, &files[i]);
-        job_clear(&job);
-    }
-    asleep = true;
     for (int i = 0; i < 2; i++)
-        scheduler_retract(f->scheduler, files[i].id);
+        announced(f, &jobs[i], &files[i]);
+    asleep = true;
+    scheduler_retract(f->scheduler, jobs[0].id);
+    assert_int_equal(spool_finish(&files[1]), 0);
+    assert_int_equal(store_submit(f->store, &jobs[1], 100), 0);
+    assert_int_equal(job_cancel(&core, f->scheduler, jobs[1].id, &now), 0);
+    assert_int_equal(store_delete(f->store, jobs[1].id), 0);
     asleep = false;
     scheduler_wake(f->scheduler);
     for (int i = 0; i < 2; i++) {
-        noted(f, "forget", files[i].id, 1);
-        spool_abort(&files[i]);
+        noted(f, "forget", jobs[i].id, 1);
+        job_clear(&jobs[i]);
     }
+    spool_abort(&files[0]);
 }
 
 int main(int argc, char **argv)
@@ -487,7 +493,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
         WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),
-        WITH_SCHEDULER(two_retracted_uploads_are_both_forgotten),
+        WITH_SCHEDULER(uploads_that_are_gone_in_the_next_turn_are_both_forgotten),
     };
     return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);
 }

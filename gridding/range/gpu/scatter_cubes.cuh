@@ -254,8 +254,9 @@ __device__ __forceinline__ void put_cubes(const scatter_job &job, const int tile
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 float *row = to + (n / 2 * CUBE_HALF + n % 2) * width;
-                row[0] = sums.of[k][n / 2][n % 2] * strength;
-                row[8] = sums.of[k][n / 2][2 + n % 2] * strength;
+                /* Not kept in the cache: the points are. */
+                __stcs(row, sums.of[k][n / 2][n % 2] * strength);
+                __stcs(row + 8, sums.of[k][n / 2][2 + n % 2] * strength);
             }
         return;
     }
@@ -321,13 +322,13 @@ __global__ void __launch_bounds__(CUBE_THREADS, 4)
     if (relative == 0)
         return;
     uint32_t tile = blockIdx.x * TILES_EACH;
-    list_reader reader(job, lists, tile * CUBE_WARPS + warp, m.coming[warp]);
+    list_reader reader(job, lists, tile, CUBE_WARPS, warp, m.coming[warp]);
 #pragma unroll 1
     for (; tile < end; tile++) {
         cube_sums sums = {{(int)warp % 2 * (CUBE_WIDE / 2), (int)warp / 2 * CUBE_HALF}, {}};
         int low[3];
         tile_low(job, tile, low);
-        reader.turn((tile + 1) * CUBE_WARPS + warp, tile + 1 < end);
+        reader.turn();
 #pragma unroll 1
         while (reader.left > 0) {
             const int count = min(reader.left, 32);

@@ -83,7 +83,8 @@ struct packed_row {
 };
 
 /* Row `row` of those nearby: bins from[d] to to[d], in `images` images along x. For radial laws, bins at its ends that
- * cannot reach the tile are cut off. */
+ * cannot reach the tile are cut off. OPEN: no axis is periodic. */
+template <bool OPEN>
 __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &job, const int *first_bin,
                                                            const int *last_bin, uint32_t images, const int low[3],
                                                            uint32_t row)
@@ -92,8 +93,8 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
     const uint32_t heights = (uint32_t)(last_bin[1] - first_bin[1] + 1), line = images == 1 ? row : row / images,
                    plane = quotient(line, heights);
     const int bin[2] = {first_bin[1] + (int)(line - plane * heights), first_bin[2] + (int)plane};
-    const int image[3] = {image_in(first_bin[0], p.bins[0]) + (int)(row - line * images), image_in(bin[0], p.bins[1]),
-                          image_in(bin[1], p.bins[2])};
+    const int image[3] = {OPEN ? 0 : image_in(first_bin[0], p.bins[0]) + (int)(row - line * images),
+                          OPEN ? 0 : image_in(bin[0], p.bins[1]), OPEN ? 0 : image_in(bin[1], p.bins[2])};
     int from = first_bin[0], to = last_bin[0];
     struct packed_row r = {0, 0, {0, 0, 0}};
     if (job.law.form != RANGE_SEPARABLE) {
@@ -332,7 +333,7 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         const uint32_t own = begun + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
         if (own < rows)
-            row = packed_row_of(job, span().from, span().to, images, span().low, own);
+            row = packed_row_of<false>(job, span().from, span().to, images, span().low, own);
         all = put_rows(list.rows[part], row);
         next = 0;
         begun += 32 * PARTS;

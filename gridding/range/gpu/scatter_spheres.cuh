@@ -419,13 +419,13 @@ __global__ void __launch_bounds__(THREADS, 3)
     const uint32_t end = min((blockIdx.x + 1) * TILES_EACH, lists.tiles);
     uint32_t tile = blockIdx.x * TILES_EACH;
     sphere_points &points = m.points[warp];
-    list_reader reader(job, lists, tile * WARPS + warp, m.coming[warp]);
+    list_reader reader(job, lists, tile, WARPS, warp, m.coming[warp]);
 #pragma unroll 1
     for (; tile < end; tile++) {
         sphere_sums nodes = {{warp % 2 * SIDE, warp / 2 % 2 * SIDE, warp / 4 * DEEP}, {}};
         int low[3];
         tile_low(job, tile, low);
-        reader.turn((tile + 1) * WARPS + warp, tile + 1 < end);
+        reader.turn();
 #pragma unroll 1
         while (reader.left > 0) {
             const int count = min(reader.left, 32);

@@ -15,7 +15,7 @@ static __device__ __forceinline__ bool ended(const struct fft_coils &of, unsigne
 
 /* Blocks of columns x (frame, coil). */
 template <int A, int B, int T, bool WHOLE>
-static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 * T * COLUMNS))
+static __global__ void __launch_bounds__(T *COLUMNS, COLUMN_THREADS / (T * COLUMNS))
     coils_forth(const __grid_constant__ struct coils_args c)
 {
     extern __shared__ float2 shared[];
@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
 /* Blocks of columns x frame, or x (frame, coil) where a block has one coil. The sums are in shared memory behind the
  * transforms', [kept][COLUMNS]: each thread has its own. */
 template <int A, int B, int T, bool WHOLE>
-static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 * T * COLUMNS))
+static __global__ void __launch_bounds__(T *COLUMNS, COLUMN_THREADS / (T * COLUMNS))
     coils_back(const __grid_constant__ struct coils_args c)
 {
     extern __shared__ float2 shared[];
@@ -86,8 +86,8 @@ int fft_halves_columns_of_coils(struct gpu *gpu, const struct fft_plan *plan, co
     const struct size *size = halves_of(sizes, plan->n);
     struct coils_args args = {columns_args_of(plan, pass), *coils, 1};
     const dim3 blocks(gpu_blocks((size_t)pass->lines, COLUMNS), (unsigned)(coils->frames * coils->coils));
-    return fft_halves_launch(gpu, (const void *)size->forth[columns_whole(plan, pass)], blocks,
-                             2 * size->threads * COLUMNS, (size_t)plan->n * COLUMNS * sizeof(float2), &args);
+    return fft_halves_launch(gpu, (const void *)size->forth[columns_whole(plan, pass)], blocks, size->threads * COLUMNS,
+                             (size_t)plan->n * COLUMNS * sizeof(float2), &args);
 }
 
 /* Blocks of 256; a thread owns a pixel of a frame, which is at the same place in a coil's image. */
@@ -121,7 +121,7 @@ int fft_halves_columns_to_sums(struct gpu *gpu, const struct fft_plan *plan, con
     }
     const dim3 blocks(columns, (unsigned)(coils->frames * (few ? coils->coils : 1)));
     int rc = fft_halves_launch(gpu, (const void *)size->back[columns_whole(plan, pass)], blocks,
-                               2 * size->threads * COLUMNS, transforms + (few ? 0 : sums), &args);
+                               size->threads * COLUMNS, transforms + (few ? 0 : sums), &args);
     if (rc || !few)
         return rc;
     add_coils<<<dim3(gpu_blocks(coils->map, 256), (unsigned)coils->frames), 256, 0, gpu->stream>>>(

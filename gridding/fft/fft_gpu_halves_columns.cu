@@ -2,7 +2,7 @@
 #include "gridding/fft/fft_halves_columns.cuh"
 
 template <int A, int B, int T, bool WHOLE>
-static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 * T * COLUMNS))
+static __global__ void __launch_bounds__(T *COLUMNS, COLUMN_THREADS / (T * COLUMNS))
     columns_forth(const __grid_constant__ struct columns_args a)
 {
     extern __shared__ float2 shared[];
@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 
 }
 
 template <int A, int B, int T, bool WHOLE>
-static __global__ void __launch_bounds__(2 * T * COLUMNS, RESIDENT_THREADS / (2 * T * COLUMNS))
+static __global__ void __launch_bounds__(T *COLUMNS, COLUMN_THREADS / (T * COLUMNS))
     columns_back(const __grid_constant__ struct columns_args a)
 {
     extern __shared__ float2 shared[];
@@ -48,6 +48,6 @@ int fft_halves_columns(struct gpu *gpu, const struct fft_plan *plan, const struc
     void (*kernel)(struct columns_args) = pass->kind == FFT_FORTH ? size->forth[whole] : size->back[whole];
     struct columns_args args = columns_args_of(plan, pass);
     const dim3 blocks(gpu_blocks((size_t)pass->lines, COLUMNS), (unsigned)pass->sets);
-    return fft_halves_launch(gpu, (const void *)kernel, blocks, 2 * size->threads * COLUMNS,
+    return fft_halves_launch(gpu, (const void *)kernel, blocks, size->threads * COLUMNS,
                              (size_t)plan->n * COLUMNS * sizeof(float2), &args);
 }

@@ -5,7 +5,7 @@
 
 #include "gridding/fft/fft_halves_lines.cuh"
 
-enum { COLUMNS = 16 };
+enum { COLUMNS = 16, COLUMN_THREADS = 512 /* of a multiprocessor: 128 registers each */ };
 
 struct columns_args {
     const float2 *in;
@@ -16,18 +16,18 @@ struct columns_args {
     const float2 *turns;
 };
 
-/* A thread's part of a block's columns. Neighbouring lanes have neighbouring columns; all of a warp has the same q. */
+/* A thread's part of a block's columns: of both halves, so that nothing passes between the halves' threads.
+ * Neighbouring lanes have neighbouring columns. */
 template <int A, int B, int T> struct column_place {
-    int column, t, q;
-    float2 *shared; /* of its transform: element (k1, t) is at COLUMNS * (B k1 + t) */
+    int column, t;
+    float2 *shared; /* of its column: element (k1, t) of half q is at COLUMNS (q A B + B k1 + t) */
 
     __device__ __forceinline__ explicit column_place(float2 *all)
     {
         const int in_block = threadIdx.x % COLUMNS;
-        t = threadIdx.x / COLUMNS % T;
-        q = threadIdx.x / (COLUMNS * T);
+        t = threadIdx.x / COLUMNS;
         column = blockIdx.x * COLUMNS + in_block;
-        shared = all + q * (A * B * COLUMNS) + in_block;
+        shared = all + in_block;
     }
 };
 
@@ -35,6 +35,19 @@ template <int A, int B, int T> struct column_place {
 static __device__ __forceinline__ size_t steps(int j, unsigned step)
 {
     return (size_t)(unsigned)j * step;
+}
+
+/* The sums over r of half q, times the factors between the stages, to shared memory. */
+template <int A, int B, int T>
+static __device__ __forceinline__ void column_begin(const float2 *turns, const struct column_place<A, B, T> &at, int q,
+                                                    float2 (&v)[A])
+{
+    float2 *to = at.shared + COLUMNS * (q * A * B + at.t);
+    dft_half<A>(v, q);
+    turn_between<A, B>(turns_of<A, B>(turns, q, at.t), v);
+#pragma unroll
+    for (int k1 = 0; k1 < A; k1++)
+        to[COLUMNS * B * k1] = v[k1];
 }
 
 /* Exponent -, computed as exponent + between conjugations: `kept` cells to all frequencies. cell(j) is the conjugate of
@@ -45,53 +58,52 @@ static __device__ __forceinline__ void column_forth(const struct columns_args &a
 {
     const bool there = WHOLE || at.column < a.lines;
     if (there && (T == B || at.t < B)) {
-        float2 v[A], *to = at.shared + COLUMNS * at.t;
+        float2 even[A], odd[A];
 #pragma unroll
         for (int r = 0; r < A; r++)
-            v[r] = WHOLE || at.t + B * r < a.kept ? cell(B * r) : make_float2(0.f, 0.f);
-        dft_half<A>(v, at.q);
-        turn_between<A, B>(turns_of<A, B>(a.turns, at.q, at.t), v);
-#pragma unroll
-        for (int k1 = 0; k1 < A; k1++)
-            to[COLUMNS * B * k1] = v[k1];
+            even[r] = odd[r] = WHOLE || at.t + B * r < a.kept ? cell(B * r) : make_float2(0.f, 0.f);
+        column_begin(a.turns, at, 0, even);
+        column_begin(a.turns, at, 1, odd);
     }
     __syncthreads();
     const float2 *from = at.shared + COLUMNS * B * at.t;
-    out += steps(2 * at.t + at.q, a.out_step);
+    out += steps(2 * at.t, a.out_step);
 #pragma unroll
-    for (int round = 0; round < rounds<A, T>; round++) {
+    for (int i = 0; i < 2 * rounds<A, T>; i++) {
+        const int q = i % 2, round = i / 2;
         if (!there || (A % T != 0 && at.t + T * round >= A))
             break;
         float2 v[B];
 #pragma unroll
         for (int t = 0; t < B; t++)
-            v[t] = from[COLUMNS * (B * T * round + t)];
+            v[t] = from[COLUMNS * (q * A * B + B * T * round + t)];
         dft<B>(v);
 #pragma unroll
         for (int k2 = 0; k2 < B; k2++)
-            out[steps(2 * (T * round + A * k2), a.out_step)] = conj(v[k2]);
+            out[steps(2 * (T * round + A * k2) + q, a.out_step)] = conj(v[k2]);
     }
 }
 
-/* Values for the other half's thread. Q: this thread's half. */
-template <int A, int B, int Q> static __device__ __forceinline__ void columns_give(float2 *mine, const float2 (&v)[A])
+/* The sums over k1 of half q. */
+template <int A, int B, int T>
+static __device__ __forceinline__ void column_end(const float2 *turns, const struct column_place<A, B, T> &at, int q,
+                                                  float2 (&v)[A])
 {
+    const float2 *from = at.shared + COLUMNS * (q * A * B + at.t);
 #pragma unroll
-    for (int r = 1 - Q; r < A; r += 2)
-        mine[COLUMNS * B * r] = v[r];
+    for (int k1 = 0; k1 < A; k1++)
+        v[k1] = from[COLUMNS * B * k1];
+    turn_between<A, B>(turns_of<A, B>(turns, q, at.t), v);
+    dft<A>(v);
 }
 
-template <int A, int B, int Q, bool WHOLE, class Put, int I = 0>
-static __device__ __forceinline__ void columns_join(const struct columns_args &a, int t, const float2 *other,
-                                                    const float2 (&v)[A], Put put)
+template <int A, int B, bool WHOLE, class Put, int R = 0>
+static __device__ __forceinline__ void columns_join(int left, const float2 (&even)[A], const float2 (&odd)[A], Put put)
 {
-    if constexpr (I < joins<A, Q>) {
-        constexpr int r = 2 * I + Q;
-        if (WHOLE || t + B * r < a.kept) {
-            const float2 given = other[COLUMNS * B * r];
-            put(B * r, joined<A, r>(Q ? given : v[r], Q ? v[r] : given));
-        }
-        columns_join<A, B, Q, WHOLE, Put, I + 1>(a, t, other, v, put);
+    if constexpr (R < A) {
+        if (WHOLE || B * R < left)
+            put(B * R, joined<A, R>(even[R], odd[R]));
+        columns_join<A, B, WHOLE, Put, R + 1>(left, even, odd, put);
     }
 }
 
@@ -101,43 +113,32 @@ template <int A, int B, int T, bool WHOLE, class Put>
 static __device__ __forceinline__ void column_back(const struct columns_args &a, const struct column_place<A, B, T> &at,
                                                    const float2 *in, Put put)
 {
-    const bool there = WHOLE || at.column < a.lines, works = there && (T == B || at.t < B);
-    in += steps(2 * at.t + at.q, a.in_step);
+    const bool there = WHOLE || at.column < a.lines;
+    in += steps(2 * at.t, a.in_step);
     float2 *to = at.shared + COLUMNS * B * at.t;
 #pragma unroll
     for (int round = 0; round < rounds<A, T>; round++) {
         if (!there || (A % T != 0 && at.t + T * round >= A))
             break;
-        float2 v[B];
+        float2 v[2][B]; /* all read before the first is needed */
 #pragma unroll
-        for (int k2 = 0; k2 < B; k2++)
-            v[k2] = in[steps(2 * (T * round + A * k2), a.in_step)];
-        dft<B>(v);
+        for (int i = 0; i < 2 * B; i++)
+            v[i % 2][i / 2] = in[steps(2 * (T * round + A * (i / 2)) + i % 2, a.in_step)];
 #pragma unroll
-        for (int t = 0; t < B; t++)
-            to[COLUMNS * (B * T * round + t)] = v[t];
+        for (int q = 0; q < 2; q++) {
+            dft<B>(v[q]);
+#pragma unroll
+            for (int t = 0; t < B; t++)
+                to[COLUMNS * (q * A * B + B * T * round + t)] = v[q][t];
+        }
     }
     __syncthreads();
-    float2 v[A], *mine = at.shared + COLUMNS * at.t;
-    const float2 *other = mine + (at.q ? -A * B * COLUMNS : A * B * COLUMNS);
-    if (works) {
-#pragma unroll
-        for (int k1 = 0; k1 < A; k1++)
-            v[k1] = mine[COLUMNS * B * k1];
-        turn_between<A, B>(turns_of<A, B>(a.turns, at.q, at.t), v);
-        dft<A>(v);
-        if (at.q)
-            columns_give<A, B, 1>(mine, v);
-        else
-            columns_give<A, B, 0>(mine, v);
-    }
-    __syncthreads();
-    if (!works)
+    if (!there || (T != B && at.t >= B))
         return;
-    if (at.q)
-        columns_join<A, B, 1, WHOLE>(a, at.t, other, v, put);
-    else
-        columns_join<A, B, 0, WHOLE>(a, at.t, other, v, put);
+    float2 even[A], odd[A];
+    column_end(a.turns, at, 0, even);
+    column_end(a.turns, at, 1, odd);
+    columns_join<A, B, WHOLE>(a.kept - at.t, even, odd, put);
 }
 
 /* Whether the kept cells are half a column, and every block is full. */

@@ -5,11 +5,11 @@
  *
  *   sum_j (cell[j] w^(q j)) w^(2 j k),   j, k = 0 .. L - 1:
  *
- * two transforms of L cells, and back likewise. Each has two stages of radices A and B, L = A B, and threads of its
- * own, with j = t + B r and k = k1 + A k2: the sum over r by thread t, a twiddle factor w^(t (2 k1 + q)), the sum over
- * t by thread k1; back, the sum over k2 by thread k1, the same factor, the sum over k1 by thread t. The factors w^(q B
- * r) of odd frequencies on the image's side are constants. A thread has at most 16 values, so that a multiprocessor has
- * registers for 1,024 threads. HALVES has the sizes (fft_halves.cuh). */
+ * two transforms of L cells, and back likewise. Each has two stages of radices A and B, L = A B, with j = t + B r and
+ * k = k1 + A k2: the sum over r by thread t, a twiddle factor w^(t (2 k1 + q)), the sum over t by thread k1; back, the
+ * sum over k2 by thread k1, the same factor, the sum over k1 by thread t. The factors w^(q B r) of odd frequencies on
+ * the image's side are constants. A thread computes its part of both halves: at most 16 values each, so that a
+ * multiprocessor has registers for 512 threads. HALVES has the sizes (fft_halves.cuh). */
 #ifndef MRIRECON_FFT_HALVES_LINES_CUH
 #define MRIRECON_FFT_HALVES_LINES_CUH
 
@@ -24,8 +24,6 @@ template <class SIZE> static const SIZE *halves_of(const SIZE *sizes, int n)
         sizes++;
     return sizes;
 }
-
-enum { RESIDENT_THREADS = 1024 };
 
 /* ---- transforms ---- */
 

@@ -207,8 +207,9 @@ static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> *z_we
 }
 
 /* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
- * first plane of a run. To find it takes a tree of branches, as long as a group's products, so groups one after the
- * other that reach the same planes are added in one case; and what a group has is read before its case is found. */
+ * first plane of a run. To find it takes a tree of branches, as long as a group's products if each is one, so then
+ * groups one after the other that reach the same planes are added in one case; with three products, that is slower.
+ * What a group has is read before its case is found. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void add_groups(const struct brick16_group<SPLIT> *group, int groups,
                                                   float (&sum)[2][WARP_PLANES][4])
@@ -219,10 +220,11 @@ static __device__ __forceinline__ void add_groups(const struct brick16_group<SPL
     struct group_operands<SPLIT> of;
     uint32_t run, next = group->run[odd];
     const auto read = [&] {
-        run = next;
+        run = SPLIT ? group->run[odd] : next;
         read_group(*group, lane, half, odd, &of);
-        next = group + 1 != end ? group[1].run[odd] : ~run;
+        next = SPLIT || group + 1 == end ? ~run : group[1].run[odd];
     };
+#pragma unroll 1
     for (; group != end; group++) {
         read();
         const bool first = run & RUN_FIRST, last = run & RUN_LAST;
@@ -232,7 +234,7 @@ static __device__ __forceinline__ void add_groups(const struct brick16_group<SPL
         if constexpr (P + usual - 1 + MORE <= WARP_PLANES)                                             \
             while (true) {                                                                             \
                 add_planes<SPLIT, usual - 1 + MORE>(of.z, P, first, last, of.x, of.high, of.low, sum); \
-                if (next != run)                                                                       \
+                if (SPLIT || next != run)                                                              \
                     break;                                                                             \
                 group++;                                                                               \
                 read();                                                                                \

@@ -1,5 +1,6 @@
 /* mesh_render.c: a picture of a mesh by a plain rasteriser: triangles into a depth buffer of twice the picture's
- * resolution, normals interpolated, two lights, paler with depth, and a line where the depth jumps. */
+ * resolution, which also has the nearest triangle of each pixel; then each pixel is shaded once: normals interpolated,
+ * two lights, paler with depth, and a line where the depth jumps. */
 #include "recon/mesh/mesh_leaf.h"
 
 #include "gridding/base/err.h"
@@ -26,7 +27,13 @@ struct view {
     double scale;           /* fine pixels per unit of length */
     size_t width, height;   /* fine pixels */
     float *depth;           /* [height][width]; -INFINITY: empty */
-    uint8_t *rgb;           /* [height][width][3] */
+    uint32_t *nearest;      /* [height][width]: the triangle that is seen */
+};
+
+/* A triangle in the view: x and y in fine pixels, z as a length. */
+struct flat {
+    double at[3][3], twice; /* twice the area of its projection, negative if its outer side is seen */
+    double share;           /* 1 / twice */
 };
 
 static void turn(const float from[3], double out[3])
@@ -98,43 +105,82 @@ static size_t pixel_first(double from, size_t most)
 }
 
 /* Seen from outside, corners are anticlockwise; rows of the picture go down, so that their area is negative. */
+static void flatten(const struct view *v, size_t number, struct flat *t)
+{
+    for (int i = 0; i < 3; i++) {
+        turn(v->mesh->vertex[v->mesh->corner[number][i]].at, t->at[i]);
+        for (int d = 0; d < 2; d++)
+            t->at[i][d] = (t->at[i][d] - v->low[d]) * v->scale + FINE * MARGIN;
+        t->at[i][1] = (double)v->height - t->at[i][1];
+    }
+    t->twice = edge(t->at[0], t->at[1], t->at[2][0], t->at[2][1]);
+    t->share = 1 / t->twice;
+}
+
+/* The shares of the corners at the centre of fine pixel (x, y). */
+static void corner_parts(const struct flat *t, size_t x, size_t y, double part[3])
+{
+    for (int i = 0; i < 3; i++)
+        part[i] = edge(t->at[(i + 1) % 3], t->at[(i + 2) % 3], (double)x + 0.5, (double)y + 0.5) * t->share;
+}
+
+static double depth_at(const struct flat *t, const double part[3])
+{
+    double depth = 0;
+    for (int i = 0; i < 3; i++)
+        depth += part[i] * t->at[i][2];
+    return depth;
+}
+
 static void triangle_draw(struct view *v, size_t number)
 {
-    double at[3][3], normal[3][3];
-    for (int i = 0; i < 3; i++) {
-        const struct mesh_vertex *vertex = &v->mesh->vertex[v->mesh->corner[number][i]];
-        turn(vertex->at, at[i]);
-        turn(vertex->normal, normal[i]);
-        for (int d = 0; d < 2; d++)
-            at[i][d] = (at[i][d] - v->low[d]) * v->scale + FINE * MARGIN;
-        at[i][1] = (double)v->height - at[i][1];
-    }
-    const double twice = edge(at[0], at[1], at[2][0], at[2][1]), range = v->high[2] - v->low[2];
+    struct flat t;
+    flatten(v, number, &t);
     /* It covers no pixel, and the area is a divisor below. */
-    if (!(fabs(twice) > 1e-9))
+    if (!(fabs(t.twice) > 1e-9))
         return;
-    const size_t x0 = pixel_first(fmin(fmin(at[0][0], at[1][0]), at[2][0]), v->width),
-                 x1 = pixel_first(fmax(fmax(at[0][0], at[1][0]), at[2][0]), v->width),
-                 y0 = pixel_first(fmin(fmin(at[0][1], at[1][1]), at[2][1]), v->height),
-                 y1 = pixel_first(fmax(fmax(at[0][1], at[1][1]), at[2][1]), v->height);
-    for (size_t y = y0; y < y1; y++)
+    const size_t x0 = pixel_first(fmin(fmin(t.at[0][0], t.at[1][0]), t.at[2][0]), v->width),
+                 x1 = pixel_first(fmax(fmax(t.at[0][0], t.at[1][0]), t.at[2][0]), v->width),
+                 y0 = pixel_first(fmin(fmin(t.at[0][1], t.at[1][1]), t.at[2][1]), v->height),
+                 y1 = pixel_first(fmax(fmax(t.at[0][1], t.at[1][1]), t.at[2][1]), v->height);
+    for (size_t y = y0; y < y1; y++) {
+        bool begun = false;
         for (size_t x = x0; x < x1; x++) {
-            double part[3], mixed[3] = {0}, depth = 0;
-            for (int i = 0; i < 3; i++)
-                part[i] = edge(at[(i + 1) % 3], at[(i + 2) % 3], (double)x + 0.5, (double)y + 0.5) / twice;
-            if (part[0] < 0 || part[1] < 0 || part[2] < 0)
+            double part[3];
+            corner_parts(&t, x, y, part);
+            if (part[0] < 0 || part[1] < 0 || part[2] < 0) {
+                /* Each share is monotonic along a row, as computed, too: no pixel after the last one is inside. */
+                if (begun)
+                    break;
                 continue;
-            for (int i = 0; i < 3; i++) {
-                depth += part[i] * at[i][2];
-                for (int d = 0; d < 3; d++)
-                    mixed[d] += part[i] * normal[i][d];
             }
+            begun = true;
+            const float depth = (float)depth_at(&t, part);
             float *there = &v->depth[y * v->width + x];
-            if ((float)depth <= *there)
+            if (depth <= *there)
                 continue;
-            *there = (float)depth;
-            shade(mixed, twice > 0, range > 0 ? (depth - v->low[2]) / range : 1, &v->rgb[(y * v->width + x) * 3]);
+            *there = depth;
+            v->nearest[y * v->width + x] = (uint32_t)number;
         }
+    }
+}
+
+/* The colour of a fine pixel that is not empty. */
+static void pixel_shade(const struct view *v, size_t x, size_t y, uint8_t rgb[3])
+{
+    const uint32_t number = v->nearest[y * v->width + x];
+    const double range = v->high[2] - v->low[2];
+    double part[3], mixed[3] = {0};
+    struct flat t;
+    flatten(v, number, &t);
+    corner_parts(&t, x, y, part);
+    for (int i = 0; i < 3; i++) {
+        double normal[3];
+        turn(v->mesh->vertex[v->mesh->corner[number][i]].normal, normal);
+        for (int d = 0; d < 3; d++)
+            mixed[d] += part[i] * normal[d];
+    }
+    shade(mixed, t.twice > 0, range > 0 ? (depth_at(&t, part) - v->low[2]) / range : 1, rgb);
 }
 
 /* Whether this pixel is on an outline: a neighbour is much deeper, or empty. */
@@ -156,8 +202,11 @@ static void picture_fill(struct picture *picture, const struct view *v)
             for (size_t i = 0; i < FINE * FINE; i++) {
                 const size_t fx = x * FINE + i % FINE, fy = y * FINE + i / FINE;
                 const bool empty = v->depth[fy * v->width + fx] == -INFINITY, line = !empty && at_outline(v, fx, fy);
+                uint8_t rgb[3] = {255, 255, 255};
+                if (!empty)
+                    pixel_shade(v, fx, fy, rgb);
                 for (int d = 0; d < 3; d++)
-                    sum[d] += empty ? 255 : v->rgb[(fy * v->width + fx) * 3 + (size_t)d] / (line ? 3 : 1);
+                    sum[d] += rgb[d] / (line ? 3 : 1);
             }
             for (int d = 0; d < 3; d++)
                 picture->pixels[(y * picture->width + x) * 3 + (size_t)d] = (uint8_t)(sum[d] / (FINE * FINE));
@@ -171,11 +220,11 @@ int mesh_render(struct picture *out, const struct mesh *mesh)
     const size_t pixels = v.width * v.height;
     struct picture picture = {v.width / FINE, v.height / FINE, 3, malloc(3 * pixels / (FINE * FINE)), 0};
     v.depth = malloc(pixels * sizeof *v.depth);
-    v.rgb = malloc(3 * pixels);
-    if (!picture.pixels || !v.depth || !v.rgb) {
+    v.nearest = malloc(pixels * sizeof *v.nearest);
+    if (!picture.pixels || !v.depth || !v.nearest) {
         free(picture.pixels);
         free(v.depth);
-        free(v.rgb);
+        free(v.nearest);
         return err_no_memory("the picture of a mesh");
     }
     for (size_t i = 0; i < pixels; i++)
@@ -184,7 +233,7 @@ int mesh_render(struct picture *out, const struct mesh *mesh)
         triangle_draw(&v, t);
     picture_fill(&picture, &v);
     free(v.depth);
-    free(v.rgb);
+    free(v.nearest);
     *out = picture;
     return 0;
 }

@@ -128,8 +128,8 @@ static void obj_and_stl_contain_the_same_mesh(void **state)
     field_free(&field);
 }
 
-/* The fraction of pixels that are not white. */
-static double drawn(const struct mesh *mesh, int *width, int *height)
+/* The pixels of the mesh's picture, three bytes each. */
+static uint8_t *picture_of(const struct mesh *mesh, int *width, int *height)
 {
     FILE *file = fdopen(file_of(mesh, MESH_PNG), "r");
     png_image png = {.version = PNG_IMAGE_VERSION};
@@ -139,11 +139,19 @@ static double drawn(const struct mesh *mesh, int *width, int *height)
     assert_true(png_image_finish_read(&png, NULL, rgb, 0, NULL));
     *width = (int)png.width;
     *height = (int)png.height;
-    size_t dark = 0, pixels = (size_t)png.width * png.height;
+    fclose(file);
+    return rgb;
+}
+
+/* The fraction of pixels that are not white. */
+static double drawn(const struct mesh *mesh, int *width, int *height)
+{
+    uint8_t *rgb = picture_of(mesh, width, height);
+    const size_t pixels = (size_t)*width * (size_t)*height;
+    size_t dark = 0;
     for (size_t i = 0; i < pixels; i++)
         dark += rgb[3 * i] < 255 || rgb[3 * i + 1] < 255 || rgb[3 * i + 2] < 255;
     free(rgb);
-    fclose(file);
     return (double)dark / (double)pixels;
 }
 
@@ -161,6 +169,41 @@ static void the_picture_shows_a_disc(void **state)
     mesh_free(mesh);
     mesh = surface_of(&field, 9);
     assert_true(drawn(mesh, &width, &height) == 0);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+/* The near side is seen, blue as outer sides are, and brightest where the normal is halfway between the viewer and the
+ * light of direction (-0.4, 0.6, 0.693): at (-0.217, 0.326) radii of 496 pixels. The diffuse light, strongest at (-0.4,
+ * 0.6), moves that by 0.42 * 0.62 / (0.25 * 32) of the distance: 3 %, or 5 pixels. */
+static void the_picture_shows_the_near_side(void **state)
+{
+    (void)state;
+    int width, height, most = 0, bright = 0;
+    double x_sum = 0, y_sum = 0;
+    struct mesh_field field = field_make(81, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0);
+    uint8_t *rgb = picture_of(mesh, &width, &height);
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            const uint8_t *pixel = rgb + 3 * (y * width + x);
+            const double off[2] = {x + 0.5 - width / 2.0, height / 2.0 - y - 0.5};
+            if (hypot(off[0], off[1]) > 480)
+                continue;
+            assert_true(pixel[2] > pixel[0]);
+            if (pixel[0] > most) {
+                most = pixel[0];
+                bright = 0;
+                x_sum = y_sum = 0;
+            }
+            if (pixel[0] == most) {
+                bright++;
+                x_sum += off[0];
+                y_sum += off[1];
+            }
+        }
+    assert_true(fabs(x_sum / bright + 0.217 * 496) < 10 && fabs(y_sum / bright - 0.326 * 496) < 10);
+    free(rgb);
     mesh_free(mesh);
     field_free(&field);
 }
@@ -196,6 +239,7 @@ int main(void)
         cmocka_unit_test(damaged_ply_is_refused),
         cmocka_unit_test(obj_and_stl_contain_the_same_mesh),
         cmocka_unit_test(the_picture_shows_a_disc),
+        cmocka_unit_test(the_picture_shows_the_near_side),
         cmocka_unit_test(a_full_disk_and_a_cancel_are_reported),
     };
     return cmocka_run_group_tests_name("mesh_files", tests, NULL, NULL);

@@ -112,6 +112,55 @@ static void crowds_of_cubes_in_parts(void **state)
     cloud_free(&c);
 }
 
+/* ---- charges ---- */
+
+/* Charges of either sign, and none: more near a tile than one list of a block holds, in one part and in many, and few
+ * of one sign among many of the other. */
+static void charges_of_both_signs(void **state)
+{
+    (void)state;
+    enum { COUNT = 20000, PROBES = 60 };
+    static const struct law_case *const cases[] = {&potential, &shifted};
+    static const int depths[] = {RANGE_DEPTH_NONE, RANGE_DEPTH_AUTO, 700};
+    const struct range_box box = {3, {41, 22, 35}, {-1, 0, 2}, {0.5, 0.5, 0.5}, {true, false, true}};
+    struct cloud c = cloud_make(&box, COUNT, AROUND, false, 1);
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_GPU, 0, 0), 0);
+    float *grid = allocate(c.nodes, sizeof *grid), *again = allocate(c.nodes, sizeof *again);
+    for (int few = 0; few < 2; few++) {
+        for (size_t i = 0; i < c.count; i++)
+            c.values[i] = i % 7 == 0 ? 0.f : copysignf(c.values[i], i % 101 == 1 || (!few && i % 2) ? -1.f : 1.f);
+        for (size_t l = 0; l < 2; l++) {
+            const struct range_law law = law_of(cases[l]);
+            double sum[PROBES] = {0}, size[PROBES] = {0};
+            for (size_t n = 0; n < PROBES; n++)
+                for (size_t i = 0; i < c.count; i++) {
+                    double from[3];
+                    node_from(&c, (n * 10007 + 13) % c.nodes, i, from);
+                    const double value = over_images(cases[l], &box, from, 1, -1) * (double)c.values[i];
+                    sum[n] += value;
+                    size[n] += fabs(value) + fit_size(cases[l], (double)c.values[i]) * 0.01;
+                }
+            for (size_t w = 0; w < sizeof depths / sizeof *depths; w++) {
+                struct range_points *points = points_with(&c, dev, law.params.reach, depths[w], RANGE_SPLIT);
+                memset(grid, 0, c.nodes * sizeof *grid);
+                memset(again, 0, c.nodes * sizeof *again);
+                scatter(dev, points, &law, &c, grid);
+                scatter(dev, points, &law, &c, again);
+                assert_memory_equal(grid, again, c.nodes * sizeof *grid);
+                set_gives(dev, points, &law, &c, grid);
+                for (size_t n = 0; n < PROBES; n++)
+                    close_to("charges", grid[(n * 10007 + 13) % c.nodes], sum[n], size[n]);
+                range_points_free(points);
+            }
+        }
+    }
+    free(grid);
+    free(again);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
 /* ---- spheres of any values ---- */
 
 /* Sums of values times a power of two are the sums times it, also close to the ends of float32's range; a value that is
@@ -259,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(cubes_by_tensor_cores_to_grids),
         cmocka_unit_test(crowds_of_cubes_in_parts),
+        cmocka_unit_test(charges_of_both_signs),
         cmocka_unit_test(spheres_of_any_values),
         cmocka_unit_test(reaches_that_end_next_to_nodes),
         cmocka_unit_test(positions_given_as_doubles_keep_their_digits),

@@ -61,8 +61,6 @@ inline void lay_tiles(const struct range_box *box, enum way way, struct scatter_
                        : way == WAY_GAUSSIAN ? (int)SPHERE_TILE
                                              : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
-        job->middle[d] = 0.5f * (float)(job->tile[d] - 1);
-        job->half[d] = half_side(job->tile[d]);
     }
     job->slot =
         (size_t)(is_packed(way) ? 1 : TOGETHER) * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2];
@@ -71,7 +69,7 @@ inline void lay_tiles(const struct range_box *box, enum way way, struct scatter_
 enum { PACKED_BITS_LEAST = 19, PACKED_BITS_MOST = 24, ROWS_MOST = 1 << 30 };
 
 /* The binary digits of a node's part that a packed place has; 0: points cannot be packed so that float32 would lose no
- * more, or they have more rows of bins near a tile than 32 bits can number. */
+ * more, or they have more rows of bins near a tile than 32 bits can number, or images than image_word() can. */
 inline int packed_bits(const struct points_gpu *p, double widest)
 {
     const struct points_view *v = &p->view;
@@ -82,6 +80,8 @@ inline int packed_bits(const struct points_gpu *p, double widest)
         const double range = (v->box.periodic[d] ? 2 : 1) * cells + 2 * reach + 68;
         while (bits > 0 && ldexp(range, bits) > 2147483647.0)
             bits--;
+        if (v->box.periodic[d] && (CUBE_WIDE + reach) / cells + 2 > IMAGES / 2)
+            bits = 0;
         rows *= ((double)CUBE_WIDE + 2 * reach) * v->box.spacing[d] / v->edge[d] + 3;
     }
     return bits < PACKED_BITS_LEAST || rows > ROWS_MOST ? 0 : bits;

@@ -233,9 +233,11 @@ __global__ void __launch_bounds__(LISTER_THREADS, LISTS == MASKS ? 9 : 10)
     const uint32_t rows = (uint32_t)((last[1] - from[1] + 1) * (last[2] - from[2] + 1));
     for (uint32_t first = 0; first < rows && complete; first += 32) {
         struct packed_row row = {0, 0, {0, 0, 0}};
+        int place;
         if (first + lane < rows)
             row = packed_row_of<true>(job, from, last, 1, low, first + lane);
-        const uint32_t all = put_rows(rows_of[warp], row);
+        const uint32_t all = put_rows(rows_of[warp], row, place);
+        __syncwarp();
         complete = collect_rows<LISTS>(job, lists, low, rows_of[warp], all, to);
         __syncwarp();
     }

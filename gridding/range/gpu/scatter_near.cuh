@@ -63,8 +63,6 @@ struct scatter_job {
     float widest_bins[3];   /* the reach of the widest point, in bins */
     float reach, per_reach; /* the law's; 1 / reach */
     float reach_steps[3];   /* the law's reach, in nodes by 2^-bits */
-    float middle[3];        /* of a tile, in nodes from its first */
-    float half[3];          /* half its side, plus the error of place_about() */
     float root_rate;        /* the square root of law.rate, over the reach */
     /* WAY_GAUSSIAN: weights along z are multiplied by `floor`, those along x by 2^shift, so that the product of the
      * three is 2^-126 at the reach; values by `lift`, sums by `raise`. */
@@ -74,7 +72,7 @@ struct scatter_job {
 };
 
 /* Half the side of `nodes` nodes, plus the error of place_about(). */
-__host__ __device__ __forceinline__ float half_side(int nodes)
+__device__ __forceinline__ float half_side(int nodes)
 {
     return 0.5f * (float)(nodes - 1) + 4e-3f;
 }

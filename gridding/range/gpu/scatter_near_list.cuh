@@ -5,7 +5,7 @@
 #ifndef MRIRECON_SCATTER_NEAR_LIST_CUH
 #define MRIRECON_SCATTER_NEAR_LIST_CUH
 
-#include "gridding/range/gpu/scatter_pack.cuh"
+#include "gridding/range/gpu/scatter_near_parts.cuh"
 
 namespace
 {
@@ -13,34 +13,54 @@ namespace
 /* ---- a block's list ---- */
 
 /* Up to 32 rows that a warp searches and that are not empty: the number of candidates in the rows before each (beyond
- * the last: UINT32_MAX), the offset from a candidate's number to its point, and the tile's first node relative to the
- * row's image. */
+ * the last: UINT32_MAX), and the offset from a candidate's number to its point. */
 struct listed_rows {
     uint32_t before[32], shift[32];
-    int low[3][32];
 };
+
+/* The image of the box along each axis, between -IMAGES / 2 and IMAGES / 2 (packed_bits() in scatter_job.cuh). */
+enum { IMAGE_BITS = 10, IMAGES = 1 << IMAGE_BITS };
+
+__device__ __forceinline__ uint32_t image_word(const int image[3])
+{
+    uint32_t word = 0;
+    for (int d = 2; d >= 0; d--)
+        word = word << IMAGE_BITS | (uint32_t)(image[d] + IMAGES / 2);
+    return word;
+}
+
+__device__ __forceinline__ int image_along(uint32_t word, int d)
+{
+    return (int)(word >> d * IMAGE_BITS & (IMAGES - 1)) - IMAGES / 2;
+}
 
 /* The tile's first node; bins near the tile, numbered continuously across images. */
 struct listed_span {
     int low[3], from[3], to[3];
 };
 
-/* What is listed of a point. LEAN: its place, of which .w has the value; points have no scales. MASKS: value, and the
- * nodes that it reaches. OCTANTS: value, number, and the octants of the tile that it reaches. */
-enum listing { LEAN, MASKS, OCTANTS };
+/* What is listed of a point. LEAN: its place, of which .w has the value, and the slices of the tile that it reaches;
+ * points have no scales, and those of value 0 are left out. SIGNED: the same, and points of negative value from the end
+ * of a warp's list backwards. MASKS: value, and the nodes that it reaches. OCTANTS: value, number, and the octants of
+ * the tile that it reaches. */
+enum listing { LEAN, SIGNED, MASKS, OCTANTS };
 
 /* PARTS: number of warps, each with room for CAP points. The state of a warp's search is here too, because the
  * registers are needed for the sums. */
 template <int PARTS, int CAP, enum listing LISTS>
 struct near_list {
     int4 place[PARTS][CAP]; /* relative to the tile's first node; .w as packed */
-    float value[PARTS][LISTS == LEAN ? 1 : CAP];
+    float value[PARTS][LISTS == LEAN || LISTS == SIGNED ? 1 : CAP];
     uint32_t point[PARTS][LISTS == OCTANTS ? CAP : 1];
-    uint2 within[PARTS][LISTS == MASKS ? CAP : 1];      /* masks_of() */
-    uint8_t octants[PARTS][LISTS == OCTANTS ? CAP : 1]; /* octants_of() */
-    int held[PARTS];
-    listed_span span[PARTS]; /* the same for all */
+    uint2 within[PARTS][LISTS == MASKS ? CAP : 1];                      /* masks_of() */
+    uint8_t octants[PARTS][LISTS == OCTANTS ? CAP : 1];                 /* octants_of() */
+    uint16_t slices[PARTS][LISTS == LEAN || LISTS == SIGNED ? CAP : 1]; /* slices_of() */
+    int held[PARTS], behind[PARTS];                                     /* points from the start, and from the end */
+    listed_span span[PARTS];                                            /* the same for all */
     listed_rows rows[PARTS];
+    /* Of each row: the tile's first node relative to the row's image; or, which takes less room, that image. */
+    int low[PARTS][3][LISTS == LEAN || LISTS == SIGNED ? 1 : 32];
+    uint32_t image[PARTS][LISTS == LEAN || LISTS == SIGNED ? 32 : 1];
     unsigned long long skip[PARTS], left[PARTS]; /* candidates to skip, and then to search */
 };
 
@@ -76,10 +96,10 @@ __device__ __forceinline__ float row_gap(const scatter_job &job, int d, int bin,
     return fmaxf(0.f, fmaxf(above, below) - 0.01f * edge - 0.01f) * job.width[d];
 }
 
-/* A run of points, and the tile's first node relative to its image. */
+/* A run of points, and its image. */
 struct packed_row {
     uint32_t first, count;
-    int low[3];
+    int image[3];
 };
 
 /* Row `row` of those nearby: bins from[d] to to[d], in `images` images along x. For radial laws, bins at its ends that
@@ -96,7 +116,7 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
     const int image[3] = {OPEN ? 0 : image_in(first_bin[0], p.bins[0]) + (int)(row - line * images),
                           OPEN ? 0 : image_in(bin[0], p.bins[1]), OPEN ? 0 : image_in(bin[1], p.bins[2])};
     int from = first_bin[0], to = last_bin[0];
-    struct packed_row r = {0, 0, {0, 0, 0}};
+    struct packed_row r = {0, 0, {image[0], image[1], image[2]}};
     if (job.law.form != RANGE_SEPARABLE) {
         const float y = row_gap(job, 1, bin[0], low[1]), z = row_gap(job, 2, bin[1], low[2]);
         const float widest = (float)job.widest, rest = widest * widest - y * y - z * z;
@@ -120,14 +140,12 @@ __device__ __forceinline__ struct packed_row packed_row_of(const scatter_job &jo
         points_bin(p, 0, (uint32_t)(bin[0] - image[1] * p.bins[1]), (uint32_t)(bin[1] - image[2] * p.bins[2]));
     r.first = p.first[first + from];
     r.count = p.first[first + to + 1] - r.first;
-#pragma unroll
-    for (int d = 0; d < 3; d++)
-        r.low[d] = (low[d] - image[d] * p.box.cells[d]) << job.bits;
     return r;
 }
 
-/* List a row a lane, those that are not empty; returns their candidates. Called by all lanes. */
-__device__ __forceinline__ uint32_t put_rows(listed_rows &to, const packed_row &row)
+/* List a row a lane, those that are not empty; returns their candidates, and where the lane's row is. Called by all
+ * lanes, which then need a barrier. */
+__device__ __forceinline__ uint32_t put_rows(listed_rows &to, const packed_row &row, int &place)
 {
     const uint32_t lane = threadIdx.x & 31;
     uint32_t before = row.count;
@@ -138,13 +156,10 @@ __device__ __forceinline__ uint32_t put_rows(listed_rows &to, const packed_row &
     const uint32_t all = __shfl_sync(~0u, before, 31);
     before -= row.count;
     const uint32_t some = __ballot_sync(~0u, row.count > 0), earlier = (1u << lane) - 1;
-    const int place = row.count > 0 ? __popc(some & earlier) : __popc(some) + __popc(~some & earlier);
+    place = row.count > 0 ? __popc(some & earlier) : __popc(some) + __popc(~some & earlier);
     __syncwarp();
     to.before[place] = row.count > 0 ? before : UINT32_MAX;
     to.shift[place] = row.first - before;
-    for (int d = 0; d < 3; d++)
-        to.low[d][place] = row.low[d];
-    __syncwarp();
     return all;
 }
 
@@ -156,120 +171,6 @@ __device__ __forceinline__ int row_of_candidate(uint32_t begins, uint32_t base)
     return __popc(__ballot_sync(~0u, begins < base)) + __popc(starts & ((2u << (threadIdx.x & 31)) - 1)) - 1;
 }
 
-/* A packed position in nodes, less `middle`, with an error of 2^-10 nodes; avoids the conversion unit, which other
- * instructions need.
- */
-__device__ __forceinline__ float place_about(const scatter_job &job, int x, float middle)
-{
-    return fmaf(__int_as_float((x >> 9) + 0x4b400000) - 12582912.f, 512 * job.step, -middle);
-}
-
-/* Whether a point without a scale reaches a box of nodes, or nearly reaches it. */
-__device__ __forceinline__ bool place_reaches(const scatter_job &job, const int4 &p, const float middle[3],
-                                              const float half[3])
-{
-    const float reach = job.reach * 1.00001f;
-    const float x = fmaxf(fabsf(place_about(job, p.x, middle[0])) - half[0], 0.f) * job.width[0],
-                y = fmaxf(fabsf(place_about(job, p.y, middle[1])) - half[1], 0.f) * job.width[1],
-                z = fmaxf(fabsf(place_about(job, p.z, middle[2])) - half[2], 0.f) * job.width[2];
-    return fmaf(x, x, fmaf(y, y, z * z)) < reach * reach;
-}
-
-/* The image of the box that a list entry belongs to, along axis d; `rel` is its position relative to the tile's first
- * node. */
-__device__ __forceinline__ int entry_image(const scatter_job &job, int rel, int place, int d, int low)
-{
-    const long long whole = (long long)rel + ((long long)low << job.bits) - place;
-    return (int)rint((double)whole * job.per_box[d]);
-}
-
-/* The position of a listed point in double precision, in nodes relative to the tile's first. Without divisions: they
- * are calls, for which registers are saved. */
-__device__ __forceinline__ void exact_place(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel,
-                                            double at[3])
-{
-    const points_view &p = job.points;
-    int low[3];
-    tile_low(job, tile, low);
-    const int4 place = job.place[point];
-    const int from[3] = {rel.x, rel.y, rel.z}, packed[3] = {place.x, place.y, place.z};
-    for (int d = 0; d < 3; d++) {
-        const double off = points_at(p, d, point) - p.box.origin[d], about = off * job.nodes_of[d];
-        /* off / spacing, rounded once */
-        const double nodes = fma(fma(-about, p.box.spacing[d], off), job.nodes_of[d], about);
-        at[d] =
-            nodes + (double)entry_image(job, from[d], packed[d], d, low[d]) * (double)p.box.cells[d] - (double)low[d];
-    }
-}
-
-/* ---- the nodes that a point reaches, as masks ---- */
-
-/* Nodes along y and z in a mask; along x there are twice as many. */
-enum { MASK_SIDE = 16 };
-
-/* Which of 32 nodes along axis d are within reach of a point, in double precision: bit k. rel: as in near_list. */
-__device__ __noinline__ uint32_t exact_mask(const scatter_job &job, uint32_t tile, uint32_t point, int4 rel, int d)
-{
-    double at[3];
-    exact_place(job, tile, point, rel, at);
-    const double reach = job.law.reach * (double)fabsf(__int_as_float(rel.w));
-    uint32_t mask = 0;
-    for (int k = 0; k < 2 * MASK_SIDE; k++)
-        mask |= (uint32_t)(fabs((k - at[d]) * job.spacing[d]) < reach) << k;
-    return mask;
-}
-
-/* The same of fixed-point numbers. No node lies next to where the reach ends (is_doubtful_cube()). */
-__device__ __forceinline__ uint32_t node_mask(int at, int reach, int bits)
-{
-    const int from = max(((at - reach) >> bits) + 1, 0), to = (at + reach + (1 << bits) - 1) >> bits;
-    uint32_t mask;
-    asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(mask) : "r"(from), "r"(max(to - from, 0)));
-    return mask;
-}
-
-/* The nodes of a tile that a point reaches: x: along x; y: along y, and along z in the upper half. 0: none along some
- * axis. */
-__device__ __forceinline__ uint2 masks_of(const scatter_job &job, uint32_t tile, uint32_t point, const int4 &rel)
-{
-    const float scale = __int_as_float(rel.w), positive = fabsf(scale);
-    uint32_t x = node_mask(rel.x, __float2int_rn(positive * job.reach_steps[0]), job.bits),
-             y = node_mask(rel.y, __float2int_rn(positive * job.reach_steps[1]), job.bits),
-             z = node_mask(rel.z, __float2int_rn(positive * job.reach_steps[2]), job.bits);
-    if (scale < 0) {
-        x = exact_mask(job, tile, point, rel, 0);
-        y = exact_mask(job, tile, point, rel, 1);
-        z = exact_mask(job, tile, point, rel, 2);
-    }
-    const uint32_t flat = __byte_perm(y, z, 0x5410);
-    return x && flat & 0xffff && flat >> MASK_SIDE ? make_uint2(x, flat) : make_uint2(0, 0);
-}
-
-/* ---- the octants that a point reaches ---- */
-
-enum { OCTANT_SIDE = MASK_SIDE / 2 };
-
-/* Which octants of a tile of MASK_SIDE^3 nodes a point reaches, or nearly reaches: bit x + 2 y + 4 z. */
-__device__ __forceinline__ uint32_t octants_of(const scatter_job &job, const int4 &p)
-{
-    const float half = half_side(OCTANT_SIDE), reach = job.reach * fabsf(__int_as_float(p.w)) * 1.00001f;
-    const int at[3] = {p.x, p.y, p.z};
-    float gap2[3][2];
-#pragma unroll
-    for (int d = 0; d < 3; d++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float middle = 0.5f * (float)(OCTANT_SIDE - 1) + (float)(h * OCTANT_SIDE);
-            const float gap = fmaxf(fabsf(place_about(job, at[d], middle)) - half, 0.f) * job.width[d];
-            gap2[d][h] = gap * gap;
-        }
-    uint32_t octants = 0;
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-        octants |= gap2[0][n & 1] + gap2[1][n >> 1 & 1] < fmaf(reach, reach, -gap2[2][n >> 2]) ? 1u << n : 0;
-    return octants;
-}
-
 /* ---- the search ---- */
 
 /* A warp's share of the candidates: rows part, part + PARTS, ..., 32 at a time, one per lane. MIXED: in an order in
@@ -277,7 +178,7 @@ __device__ __forceinline__ uint32_t octants_of(const scatter_job &job, const int
  * many times 32 candidates a warp waits at once. */
 template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> struct near_scan {
     /* Fewer candidates are not examined to fill the list. */
-    enum { LEAST = LISTS == LEAN ? 8 : 32 };
+    enum { PLAIN = LISTS == LEAN || LISTS == SIGNED, LEAST = PLAIN ? 8 : 32 };
     const scatter_job &job;
     near_list<PARTS, CAP, LISTS> &list;
     uint32_t tile;
@@ -309,6 +210,12 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         bins_about(job, d, s.low[d], s.from[d], s.to[d]);
     }
 
+    /* The tile's first node relative to an image, as a place. */
+    __device__ __forceinline__ int tile_place(int d, int image) const
+    {
+        return (span().low[d] - image * job.points.box.cells[d]) << job.bits;
+    }
+
     /* Images along x of the rows near the tile; these rows. */
     __device__ __forceinline__ uint32_t images_near() const
     {
@@ -332,9 +239,16 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
         const uint32_t line = MIXED ? __brev(lane) >> 27 : lane;
         const uint32_t own = begun + line * PARTS + (part + 3 * line) % PARTS;
         struct packed_row row = {0, 0, {0, 0, 0}};
+        int place;
         if (own < rows)
             row = packed_row_of<false>(job, span().from, span().to, images, span().low, own);
-        all = put_rows(list.rows[part], row);
+        all = put_rows(list.rows[part], row, place);
+        if (PLAIN)
+            list.image[part][place] = image_word(row.image);
+        else
+            for (int d = 0; d < 3; d++)
+                list.low[part][d][place] = tile_place(d, row.image[d]);
+        __syncwarp();
         next = 0;
         begun += 32 * PARTS;
         return true;
@@ -382,52 +296,59 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
             to[k].point = rows.shift[to[k].row] + base + lane;
             if (lane + 32 * k < count) {
                 to[k].place = job.place[to[k].point];
-                to[k].value = LISTS == LEAN ? 0 : job.packed[to[k].point];
+                to[k].value = PLAIN ? 0 : job.packed[to[k].point];
             }
         }
     }
 
     /* Examine up to 32 AHEAD candidates from `next` on. */
-    __device__ __forceinline__ void look(uint32_t count, int &held)
+    __device__ __forceinline__ void look(uint32_t count, int &held, int &behind)
     {
-        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32;
-        const listed_rows &rows = list.rows[part];
+        const uint32_t lane = threadIdx.x & 31, part = threadIdx.x / 32, earlier = (1u << lane) - 1;
         candidate found[AHEAD];
         load(count, found);
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
             bool near = lane + 32 * k < count;
             uint2 within = make_uint2(0, 0);
-            uint32_t octants = 0;
+            uint32_t parts = 0;
             int4 &place = found[k].place;
             if (k > 0 && 32 * k >= count)
                 break;
             if (near) {
-                place.x -= rows.low[0][found[k].row];
-                place.y -= rows.low[1][found[k].row];
-                place.z -= rows.low[2][found[k].row];
+                const int row = found[k].row;
+                const uint32_t image = PLAIN ? list.image[part][row] : 0;
+                place.x -= PLAIN ? tile_place(0, image_along(image, 0)) : list.low[part][0][row];
+                place.y -= PLAIN ? tile_place(1, image_along(image, 1)) : list.low[part][1][row];
+                place.z -= PLAIN ? tile_place(2, image_along(image, 2)) : list.low[part][2][row];
                 if (LISTS == MASKS)
                     within = masks_of(job, tile, found[k].point, place);
-                if (LISTS == OCTANTS)
-                    octants = octants_of(job, place);
-                near = LISTS == MASKS     ? within.x != 0
-                       : LISTS == OCTANTS ? octants != 0
-                                          : place_reaches(job, place, job.middle, job.half);
+                else
+                    parts = LISTS == OCTANTS ? octants_of(job, place) : slices_of(job, place);
+                near = LISTS == MASKS ? within.x != 0 : parts != 0 && (!PLAIN || __int_as_float(place.w) != 0);
             }
             const uint32_t hits = __ballot_sync(~0u, near);
+            uint32_t backwards = 0;
+            if (LISTS == SIGNED)
+                backwards = __ballot_sync(~0u, near && place.w < 0);
             if (near) {
-                const int to = held + __popc(hits & ((1u << lane) - 1));
+                int to = held + __popc(hits & ~backwards & earlier);
+                if (LISTS == SIGNED && place.w < 0)
+                    to = CAP - 1 - behind - __popc(backwards & earlier);
                 list.place[part][to] = place;
-                if (LISTS != LEAN)
+                if (!PLAIN)
                     list.value[part][to] = found[k].value;
-                if (LISTS == OCTANTS)
+                if (PLAIN)
+                    list.slices[part][to] = (uint16_t)parts;
+                if (LISTS == OCTANTS) {
                     list.point[part][to] = found[k].point;
+                    list.octants[part][to] = (uint8_t)parts;
+                }
                 if (LISTS == MASKS)
                     list.within[part][to] = within;
-                if (LISTS == OCTANTS)
-                    list.octants[part][to] = (uint8_t)octants;
             }
-            held += __popc(hits);
+            held += __popc(hits & ~backwards);
+            behind += __popc(backwards);
         }
         next += count;
     }
@@ -453,25 +374,28 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
     /* Fill the warp's part of the list; returns whether there may be more candidates. */
     __device__ __forceinline__ bool fill()
     {
-        int held = 0;
+        int held = 0, behind = 0;
         bool more = true;
-        while (more && held + LEAST <= CAP) {
+        while (more && held + behind + LEAST <= CAP) {
             if (next >= all) {
                 more = (whole || list.left[threadIdx.x / 32] > 0) && next_rows();
                 continue;
             }
-            uint32_t count = min(min(32u * AHEAD, all - next), (uint32_t)(CAP - held));
+            uint32_t count = min(min(32u * AHEAD, all - next), (uint32_t)(CAP - held - behind));
             if (!whole) {
                 count = of_part(count);
                 more = list.left[threadIdx.x / 32] > 0;
             }
             if (count > 0)
-                look(count, held);
+                look(count, held, behind);
             if (whole && next >= all)
                 more = begun < rows_near();
         }
-        if ((threadIdx.x & 31) == 0)
+        if ((threadIdx.x & 31) == 0) {
             list.held[threadIdx.x / 32] = held;
+            if (LISTS == SIGNED)
+                list.behind[threadIdx.x / 32] = behind;
+        }
         return more;
     }
 };

@@ -10,18 +10,18 @@ namespace
 {
 
 enum {
-    SIDE = 8,
     NODES_FLOATS = 12 /* per stored point: three 16-byte words, an odd number, which avoids bank conflicts */
 };
 
 /* CAP: of a warp's list. All points near a tile fit if they are as dense as atoms of water, 12 A the reach and 0.5 A
- * the spacing. SIGNS: points of either sign are taken apart. */
+ * the spacing. WAY_COULOMB: points of either sign are taken apart. */
 template <int WAY> struct nodes_cap {
     enum { CAP = 272, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
+    static const enum listing LISTS = WAY == WAY_COULOMB ? SIGNED : LEAN;
 };
 
 template <int WAY> struct nodes_memory {
-    near_list<WARPS, nodes_cap<WAY>::CAP, LEAN> list;
+    near_list<WARPS, nodes_cap<WAY>::CAP, nodes_cap<WAY>::LISTS> list;
     alignas(16) float record[WARPS][32][NODES_FLOATS];
     uint16_t taken[WARPS][nodes_cap<WAY>::SIGNS][64]; /* indices of list entries, by the sign of values */
 };
@@ -31,17 +31,6 @@ struct nodes_sum {
     int low[3];
     float sum[DEEP];
 };
-
-/* The list entry that a lane has taken. */
-template <int WAY> __device__ __forceinline__ int taken_entry(const nodes_memory<WAY> &m, int sign, int i, bool there)
-{
-    return there ? m.taken[threadIdx.x / 32][sign][i] : 0;
-}
-
-template <int WAY> __device__ __forceinline__ int4 taken_place(const nodes_memory<WAY> &m, int entry)
-{
-    return (&m.list.place[0][0])[entry];
-}
 
 /* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */
 template <int COUNT>

@@ -10,61 +10,41 @@
 namespace
 {
 
-/* Add the first of the points taken, 32 at most; returns how many are left. */
-template <int WAY>
-__device__ __forceinline__ int add_first(const scatter_job &job, nodes_memory<WAY> &m, int sign, int taken,
-                                         nodes_sum &nodes)
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    add_potentials(job, m, sign, min(taken, 32), nodes);
-    const uint16_t moved = m.taken[warp][sign][32 + lane];
-    __syncwarp();
-    m.taken[warp][sign][lane] = moved;
-    __syncwarp();
-    return max(taken - 32, 0);
-}
-
-/* Add the block's list to the warp's nodes. */
+/* Add the block's list to the warp's nodes; points of either sign by turns, so that the sums stay small. */
 template <int WAY>
 __device__ __forceinline__ void add_near_list(const scatter_job &job, nodes_memory<WAY> &m, nodes_sum &nodes)
 {
     enum { CAP = nodes_cap<WAY>::CAP, SIGNS = nodes_cap<WAY>::SIGNS };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const float half[3] = {half_side(SIDE), half_side(4), half_side(DEEP)};
-    const float middle[3] = {(float)nodes.low[0] + 3.5f, (float)nodes.low[1] + 1.5f, (float)nodes.low[2] + 3.5f};
-    int taken[SIGNS] = {}, waiting = 0;
+    const uint32_t earlier = (1u << lane) - 1;
+    int taken = 0, other = 0; /* points of the sign whose turn it is, and of the other */
 #pragma unroll 1
     for (int part = 0; part < WARPS; part++) {
-        const int held = m.list.held[part];
+        const int most = SIGNS > 1 ? max(m.list.held[part], m.list.behind[part]) : m.list.held[part];
         const bool last = part == WARPS - 1;
-        for (int first = 0; first < held || (last && waiting > 0); first += 32) {
-            const int i = first + lane;
-            bool near = false, negative = false;
-            if (i < held) {
-                const int4 place = m.list.place[part][i];
-                near = place_reaches(job, place, middle, half);
-                negative = SIGNS > 1 && place.w < 0;
-            }
-            waiting = 0;
-#pragma unroll
-            for (int sign = 0; sign < SIGNS; sign++) {
-                const bool own = near && negative == (sign > 0);
-                const uint32_t hits = __ballot_sync(~0u, own);
-                if (own)
-                    m.taken[warp][sign][taken[sign] + __popc(hits & ((1u << lane) - 1))] = (uint16_t)(part * CAP + i);
-                taken[sign] += __popc(hits);
-            }
-            __syncwarp();
+#pragma unroll 1
+        for (int first = 0; first < most || (last && taken + other > 0); first += 32)
 #pragma unroll 1
             for (int sign = 0; sign < SIGNS; sign++) {
-                int here = taken[0];
-                if (here >= 32 || (last && first + 32 >= held && here > 0))
-                    here = add_first(job, m, sign, here, nodes);
-                waiting += here;
-                taken[0] = taken[SIGNS - 1]; /* by turns, so that the compiler keeps them in registers */
-                taken[SIGNS - 1] = here;
+                const int held = sign > 0 ? m.list.behind[part] : m.list.held[part];
+                const int i = first + lane, entry = part * CAP + (sign > 0 ? CAP - 1 - i : i);
+                const bool near = i < held && warp_slices((&m.list.slices[0][0])[entry]) != 0;
+                const uint32_t hits = __ballot_sync(~0u, near);
+                if (near)
+                    m.taken[warp][sign][taken + __popc(hits & earlier)] = (uint16_t)entry;
+                taken += __popc(hits);
+                __syncwarp();
+                if (taken >= 32 || (last && first + 32 >= held && taken > 0)) {
+                    const int count = min(taken, 32);
+                    taken -= count;
+                    add_potentials(job, m, sign, taken, count, nodes);
+                }
+                if (SIGNS > 1) {
+                    const int mine = taken;
+                    taken = other;
+                    other = mine;
+                }
             }
-        }
     }
 }
 
@@ -114,7 +94,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         return;
     const int warp = threadIdx.x / 32;
     nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}};
-    near_scan<WARPS, nodes_cap<WAY>::CAP, true, LEAN> scan(job, m.list, task.tile);
+    near_scan<WARPS, nodes_cap<WAY>::CAP, true, nodes_cap<WAY>::LISTS> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
     for (bool first = true; more; first = false) {

@@ -36,35 +36,39 @@ template <int WAY> __device__ __forceinline__ float potential_add(float u2, floa
  * those whose squared value float32 cannot hold. */
 enum { CLASS_PLAIN = CLASSES - 1 };
 
-/* Of an axis on which a point lies `first` from the first of some nodes and `last` beyond the last: its distance. */
-__device__ __forceinline__ float potential_gap(float first, float last)
+/* class_places() of the first `count` lanes, all of which have a class. Bits are counted where roots are evaluated,
+ * here no oftener than needed. */
+__device__ __forceinline__ int potential_places(int own, int count, class_ends<CLASSES> &ends)
 {
-    return fmaxf(fmaxf(first, last), 0.f);
+    const uint32_t both = __ballot_sync(~0u, own == 0), lower = __ballot_sync(~0u, own == 1),
+                   plain = __ballot_sync(~0u, own == CLASS_PLAIN), upper = __ballot_sync(~0u, own == 2);
+    ends.end[0] = __popc(both);
+    ends.end[1] = ends.end[0] + __popc(lower);
+    ends.end[2] = count;
+    ends.end[3] = count;
+    if (plain)
+        ends.end[2] -= __popc(plain);
+    const uint32_t same = own == 0 ? both : own == 1 ? lower : own == 2 ? upper : plain;
+    const int first = own == 0 ? 0 : own == 1 ? ends.end[0] : own == 2 ? ends.end[1] : ends.end[2];
+    return first + __popc(same & ((1u << (threadIdx.x & 31)) - 1));
 }
 
+/* Store a lane's point, which reaches the lower half of the warp's nodes along z (bit 0 of `slices`), the upper (bit
+ * 1), or none of them (0). */
 template <int WAY>
 __device__ __forceinline__ class_ends<CLASSES> put_potential(const scatter_job &job, nodes_memory<WAY> &m,
-                                                             const int4 &at, bool some, const int low[3])
+                                                             const int4 &at, uint32_t slices, int count,
+                                                             const int low[3])
 {
-    enum { HALF = DEEP / 2 };
     const int rel[3] = {(low[0] << job.bits) - at.x, (low[1] << job.bits) - at.y, (low[2] << job.bits) - at.z};
     const float value = __int_as_float(at.w), square = value * value, per_reach = job.per_reach, *w = job.width;
-    const float grain[3] = {w[0] * job.step, w[1] * job.step, w[2] * job.step};
-    const float x = (float)rel[0] * grain[0], y = (float)rel[1] * grain[1], z = (float)rel[2] * grain[2];
-    const float near_x = potential_gap(x, -fmaf(SIDE - 1, w[0], x)), near_y = potential_gap(y, -fmaf(3, w[1], y));
-    const float rest = job.reach * job.reach * 1.00001f - fmaf(near_x, near_x, near_y * near_y);
-    const float near_low = potential_gap(z, -fmaf(HALF - 1, w[2], z)),
-                near_high = potential_gap(fmaf(HALF, w[2], z), -fmaf(DEEP - 1, w[2], z));
-    const bool lower = near_low * near_low < rest, upper = near_high * near_high < rest;
+    const float x = (float)rel[0] * job.step, y = (float)rel[1] * job.step, z = (float)rel[2] * job.step;
     const bool scaled = WAY == WAY_SHIFTED || (square > 1e-12f && square < 1e12f);
-    const bool among = near_x < 0.5f * w[0] && near_y < 0.5f * w[1] && fminf(near_low, near_high) < 0.5f * w[2];
-    const int own = !some || value == 0 || !(lower || upper) ? (int)CLASS_NONE
-                    : among || !scaled                       ? (int)CLASS_PLAIN
-                    : lower && upper                         ? 0
-                    : lower                                  ? 1
-                                                             : 2;
+    const bool among = fabsf(x + 0.5f * (SIDE - 1)) < 0.5f * SIDE && fabsf(y + 0.5f * (LINE - 1)) < 0.5f * LINE &&
+                       fabsf(z + 0.5f * (DEEP - 1)) < 0.5f * DEEP;
+    const int own = slices == 0 ? (int)CLASS_NONE : among || !scaled ? (int)CLASS_PLAIN : slices == 3 ? 0 : (int)slices;
     class_ends<CLASSES> ends;
-    const int place = class_places(own, ends);
+    const int place = potential_places(own, count, ends);
     if (own == CLASS_NONE)
         return ends;
     float *r = m.record[threadIdx.x / 32][place];
@@ -74,12 +78,13 @@ __device__ __forceinline__ class_ends<CLASSES> put_potential(const scatter_job &
         return ends;
     }
     float deep[DEEP];
+    const float step = w[2] * unit, first = z * step;
 #pragma unroll
     for (int k = 0; k < DEEP; k++) {
-        const float away = fmaf((float)k, w[2], z) * unit;
+        const float away = fmaf((float)k, step, first);
         deep[k] = away * away;
     }
-    put_four(r, 0, x * unit, y * unit, unit, WAY == WAY_SHIFTED ? value : -square);
+    put_four(r, 0, x * w[0] * unit, y * w[1] * unit, unit, WAY == WAY_SHIFTED ? value : -square);
     put_four(r, 1, deep[0], deep[1], deep[2], deep[3]);
     put_four(r, 2, deep[4], deep[5], deep[6], deep[7]);
     return ends;
@@ -120,7 +125,7 @@ __device__ __forceinline__ void add_potential_plain(const scatter_job &job, cons
 #pragma unroll
     for (int k = 0; k < DEEP; k++) {
         const float dz = (float)(__float_as_int(r[2]) + (k << job.bits)) * (unit * w[2]);
-        sum[k] += potential_plain<WAY>(fmaf(dz, dz, off), r[3]);
+        sum[k] += potential_plain<WAY>(fmaf(dz, dz, off), WAY == WAY_COULOMB ? fabsf(r[3]) : r[3]);
     }
 }
 
@@ -133,15 +138,17 @@ __device__ __forceinline__ void sums_turn(float sum[DEEP])
         sum[k] = -sum[k];
 }
 
+/* Add list entries m.taken[sign][first] and on, at most 32. */
 template <int WAY>
-__device__ __forceinline__ void add_potentials(const scatter_job &job, nodes_memory<WAY> &m, int sign, int count,
-                                               nodes_sum &nodes)
+__device__ __forceinline__ void add_potentials(const scatter_job &job, nodes_memory<WAY> &m, int sign, int first,
+                                               int count, nodes_sum &nodes)
 {
     enum { HALF = DEEP / 2 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float x = (float)(lane % SIDE) * job.width[0], y = (float)(lane / SIDE) * job.width[1];
-    const int4 at = taken_place(m, taken_entry(m, sign, lane, lane < count));
-    const class_ends<CLASSES> n = put_potential<WAY>(job, m, at, lane < count, nodes.low);
+    const int entry = m.taken[warp][sign][first + (lane < count ? lane : 0)];
+    const uint32_t slices = lane < count ? warp_slices((&m.list.slices[0][0])[entry]) : 0;
+    const class_ends<CLASSES> n = put_potential<WAY>(job, m, (&m.list.place[0][0])[entry], slices, count, nodes.low);
     const float(*record)[NODES_FLOATS] = m.record[warp];
     __syncwarp();
     if (WAY == WAY_COULOMB && sign > 0)
@@ -149,11 +156,11 @@ __device__ __forceinline__ void add_potentials(const scatter_job &job, nodes_mem
     add_potential<WAY, 0, DEEP>(record, 0, n.end[0], x, y, nodes.sum);
     add_potential<WAY, 0, HALF>(record, n.end[0], n.end[1], x, y, nodes.sum);
     add_potential<WAY, HALF, DEEP>(record, n.end[1], n.end[2], x, y, nodes.sum);
-    if (WAY == WAY_COULOMB && sign > 0)
-        sums_turn(nodes.sum);
 #pragma unroll 1
     for (int i = n.end[2]; i < n.end[3]; i++)
         add_potential_plain<WAY>(job, record[i], nodes.sum);
+    if (WAY == WAY_COULOMB && sign > 0)
+        sums_turn(nodes.sum);
     __syncwarp();
 }
 

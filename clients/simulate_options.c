@@ -322,6 +322,22 @@ static int read_numbers(struct simulate_options *out, const char *const values[O
     return 0;
 }
 
+/* Scans and particles share few options; another one would be forgotten without a word. */
+static int check_used(const char *const values[OPTIONS], bool particles)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        const bool of_both = i == OPTION_PARTICLES || i == OPTION_SEED || i == OPTION_OUT;
+        if (of_both || particles == (i == OPTION_POINTS) || strcmp(values[i], rows[i].fallback) == 0)
+            continue;
+        return particles
+                   ? err_set(ERR_BAD_PARAMETER, "--%s is of scans and has no effect on --particles %s. Remove it.",
+                             rows[i].name, values[OPTION_PARTICLES])
+                   : err_set(ERR_BAD_PARAMETER, "--%s is of particles: choose which by --particles, such as water.",
+                             rows[i].name);
+    }
+    return 0;
+}
+
 int simulate_options_read(struct simulate_options *out, int argc, char **argv, bool *help)
 {
     const char *values[OPTIONS];
@@ -339,8 +355,8 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
     options.truth = *values[OPTION_TRUTH] != '\0' ? values[OPTION_TRUTH] : NULL;
     if (*options.out == '\0')
         return err_set(ERR_BAD_PARAMETER, "--out is missing: say which file to write.");
-    if (options.particles && options.truth)
-        return err_set(ERR_BAD_PARAMETER, "--truth is of scans; --particles has none.");
+    if ((rc = check_used(values, options.particles)) != 0)
+        return rc;
     if (options.slices > 1 && options.dim == 3)
         return err_set(ERR_BAD_PARAMETER,
                        "A %s trajectory is 3-D and has no slices; --matrix says how many partitions.",

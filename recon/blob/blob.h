@@ -32,7 +32,7 @@ enum blob_param {
 enum { BLOB_PADDING_AUTO = -1 }; /* what its word stands for */
 enum blob_frames { BLOB_FRAMES_EACH, BLOB_FRAMES_MEAN, BLOB_FRAMES_FIRST };
 enum blob_truncation { BLOB_CUBE, BLOB_SPHERE };
-enum blob_step { BLOB_STEP_READ, BLOB_STEP_DENSITY, BLOB_STEP_SURFACE, BLOB_STEP_WRITE };
+enum blob_step { BLOB_STEP_READ, BLOB_STEP_DENSITY, BLOB_STEP_SURFACE, BLOB_STEP_WRITE, BLOB_STEPS };
 enum blob_result { BLOB_VOLUME, BLOB_MESH };
 
 /* A law and its factor: a point's term is value law(r / R). */

@@ -25,6 +25,7 @@ struct blob_job {
     float *radius;  /* [frames][points] */
     struct volume *volume;
     struct mesh *mesh;
+    double shares[BLOB_STEPS]; /* of the steps of the job */
 };
 
 /* Select the points and their radii: sets job->frames to job->radius. Fails with ERR_BAD_PARAMETER (a mesh of several

@@ -58,11 +58,24 @@ static int density(struct blob_job *job)
     return rc;
 }
 
+/* Without a surface, the density takes its share of the job, too. */
+static void shares_set(struct blob_job *job)
+{
+    for (int i = 0; i < BLOB_STEPS; i++)
+        job->shares[i] = blob_kind.steps[i].share;
+    if (!blob_wants(job, BLOB_MESH)) {
+        job->shares[BLOB_STEP_DENSITY] += job->shares[BLOB_STEP_SURFACE];
+        job->shares[BLOB_STEP_SURFACE] = 0;
+    }
+    job->job.shares = job->shares;
+}
+
 static int steps_run(struct blob_job *job, double read_seconds)
 {
     kind_job_stage(&job->job, BLOB_STEP_READ, read_seconds);
     if (job->particles->header->ignored)
         kind_job_number(&job->job, "not_read", (double)job->particles->header->ignored);
+    shares_set(job);
     int rc = kind_job_tell(&job->job, BLOB_STEP_READ, 1, 0, 0);
     if (rc == 0)
         rc = density(job);

@@ -428,6 +428,10 @@ static void progress_rises_and_any_call_can_cancel_the_job(void **state)
         assert_int_equal(trial_run(&t, 1, &(struct job_listener){&some, hear}), ERR_CANCELED);
         assert_int_equal(some.calls, stop);
     }
+    struct told volume = {.stop_at = 0}; /* without a surface, the density ends where the writing begins */
+    set(&t, "results", "volume");
+    assert_int_equal(trial_run(&t, 1, &(struct job_listener){&volume, hear}), 0);
+    assert_true(volume.last_step == BLOB_STEP_DENSITY && volume.fraction > 0.85);
     trial_free(&t);
 }
 

@@ -326,6 +326,8 @@ static void test_command_line(void **state)
         {"--fov=-3", "0.1 to"},
         {"--frames", "needs a value"},
         {"--truth=a.npy", ""},
+        {"--points=5", "--particles"},
+        {"--particles=water", "--phantom is of scans"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char name[] = "simulate", out[] = "--out=x.h5", random[] = "--phantom=random", word[64];

@@ -305,6 +305,7 @@ static int begin(struct nufft *plan, struct dev *dev, const struct nufft_params 
                                      .purpose = params->purpose,
                                      .centre = spread.centre,
                                      .filled = spread.filled,
+                                     .apart = spread.apart,
                                      .overflow_ops = &range_overflow_ops}};
     choose(plan, params);
     return 0;

@@ -34,6 +34,8 @@ struct nufft_shape {
     enum nufft_purpose purpose; /* likewise */
     double centre; /* the share of the samples in the fullest box of 1 / n of k-space, if more than chance explains */
     double filled; /* the part of k-space that the samples fill: spokes leave corners empty */
+    double apart;  /* pixels between a sample and the next one, in the mean, up to 4: how scattered an array of data is
+                      accessed in the order of the grid */
     const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole

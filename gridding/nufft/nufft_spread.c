@@ -25,6 +25,17 @@ static uint64_t box_of(const struct nufft_params *p, const float *k)
     return box;
 }
 
+/* Pixels between two samples, whatever their periods; if one is not finite, 0. */
+static double apart(const struct nufft_params *p, const float *from, const float *to)
+{
+    double squares = 0;
+    for (int d = 0; d < p->dim; d++) {
+        const double step = (double)to[d] - (double)from[d];
+        squares += pow((step - rint(step)) * p->n[d], 2);
+    }
+    return isfinite(squares) ? fmin(SPREAD_APART, sqrt(squares)) : 0;
+}
+
 /* In the period around 0. */
 static double around(double k)
 {
@@ -49,9 +60,12 @@ struct nufft_spread nufft_spread_of(const struct nufft_params *p, size_t samples
     uint64_t box[ASKED];
     unsigned corners = 0;
     int most = 0, run = 0;
+    double steps = 0;
     for (int i = 0; i < ASKED && samples > 0; i++) {
         const uint64_t place = (uint32_t)((uint32_t)i * 0x9E3779B9u);
-        const float *at = k + (size_t)(place * samples >> 32) * (size_t)p->dim;
+        const size_t sample = (size_t)(place * samples >> 32);
+        const float *at = k + sample * (size_t)p->dim;
+        steps += apart(p, at, sample + 1 < samples ? at + p->dim : at);
         const double x = around(at[0]), y = around(at[1]), z = p->dim == 3 ? around(at[2]) : 0;
         box[i] = box_of(p, at);
         corners |=
@@ -64,5 +78,5 @@ struct nufft_spread nufft_spread_of(const struct nufft_params *p, size_t samples
     }
     const double share = (double)most / ASKED, beyond_chance = (double)(most - CHANCE) / ASKED;
     return (struct nufft_spread){fmin(1, fmax(0, 8 * (share - 1. / 16))), fmax(0, beyond_chance),
-                                 filled_by(p->dim, corners)};
+                                 filled_by(p->dim, corners), steps / ASKED};
 }

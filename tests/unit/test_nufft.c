@@ -438,10 +438,13 @@ static void how_samples_lie(void **unused)
             /* Two to three samples of each spoke are in the box around 0; 1024 samples are examined. */
             assert_true(spokes ? spread.centre > 0.01 && spread.centre < 0.04 : spread.centre < 0.005);
             assert_true(spread.crowded == 0);
+            /* Of 100 samples of a spoke, 50 pixels long, 99 are half a pixel before the next one. */
+            assert_true(spokes ? spread.apart > 0.49 && spread.apart < 0.6 : spread.apart > 3.9);
         }
     memset(k, 0, 3 * COUNT * sizeof *k);
     const struct nufft_params params = {.dim = 3, .n = {50, 50, 50}};
     assert_true(nufft_spread_of(&params, COUNT, k).crowded == 1);
+    assert_true(nufft_spread_of(&params, COUNT, k).apart == 0);
     free(k);
 }
 

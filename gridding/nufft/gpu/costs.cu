@@ -6,6 +6,7 @@
 #include "gridding/nufft/gpu/fft_costs.cuh"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/dense.h"
+#include "gridding/range/kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,11 +20,25 @@ static double call_seconds(double work, double wait, double hidden)
     return work + wait + hidden * exp(-work / hidden);
 }
 
+/* The part of scattered accesses to an array of data, in the order of the grid: of samples that follow each other
+ * within a cell all are in few sectors of memory. */
+static double scattered_part(const struct nufft_shape *shape, double least, double of_cell)
+{
+    return std::min(1., least + of_cell * shape->apart * shape->grid[0] / shape->n[0]);
+}
+
+/* The part of the data of transforms together, so many samples each, that does not stay in the cache. */
+static double data_beyond(double cached, size_t samples, int together)
+{
+    return std::max(0., 1 - cached / ((double)samples * together));
+}
+
 /* ---- three axes ---- */
 
 /* What a transform of a volume costs, seconds. Of [1] the sums are of three products. */
 struct volume_costs {
     double sample[2], wider[2]; /* a sample, with a kernel of 5 cells, and of each more */
+    double beyond;              /* more of a sample that is scattered beyond the cache */
     double part;                /* more of a sample in a bin that is cut into parts */
     double bin[2], bin_beyond;  /* a bin with samples; more if its cells are not in the cache */
     double cell, wait, hidden;
@@ -37,8 +52,14 @@ struct volume_fft {
     double axis[3], beyond, cached, unknown, call;
 };
 
-static const struct volume_fft fft_back = {{4.28e-12, 9.99e-12, 1.79e-12}, 0.157, 3.96e6, 1.46, 2.17e-6},
-                               fft_forth = {{3.57e-12, 1.14e-12, 3.89e-12}, 0.0618, 1.83e6, 2.17, 1.65e-6};
+/* An array of data, back and forth: its samples in the cache, the part that is scattered, and a scattered sample in the
+ * cache. */
+static const struct {
+    double cached, least, of_cell, scattered;
+} volume_data[2] = {{1.85e6, 0.421, 0.0694, 2.52e-12}, {3.03e6, 0.138, 0.112, 1.04e-11}};
+
+static const struct volume_fft fft_back = {{5.44e-12, 2.58e-12, 1.91e-12}, 0.0477, 2.69e6, 1.6, 1.88e-6},
+                               fft_forth = {{3.72e-12, 1.98e-12, 4.09e-12}, 0.0522, 2.4e6, 1.81, 1.77e-6};
 
 /* How a volume's samples lie in a method's bins. */
 struct volume_bins {
@@ -97,18 +118,17 @@ static double part_beyond(const struct nufft_shape *shape, double cached, int to
 static double volume_fft_seconds(const struct nufft_shape *shape, const struct volume_fft *fft, bool forth,
                                  double beyond, int together)
 {
-    double cells = nufft_gpu_cells(shape), work = 0;
-    int unknown = 0;
+    double cells = nufft_gpu_cells(shape), work = 0, wait = 0;
     for (int d = 0; d < 3; d++) {
         const double kept = (double)shape->n[d] / shape->grid[d];
         const bool known = fft_size_known(shape->grid[d]);
+        const struct fft_size_costs size = fft_size_costs_of(shape->grid[d]);
         const double lines = d == 0 && in_ball(shape) ? M_PI / 4 : 1;
-        work += fft->axis[d] * (known ? 1 : fft->unknown) * fft_size_costs_of(shape->grid[d]).volume[forth] * lines *
-                cells * (1 + kept);
+        work += fft->axis[d] * (known ? 1 : fft->unknown) * size.volume[forth] * lines * cells * (1 + kept);
         cells *= kept;
-        unknown += !known;
+        wait += known ? 0 : fft->call * size.volume_wait[forth];
     }
-    return work * (1 + fft->beyond * beyond) + fft->call * unknown / together;
+    return work * (1 + fft->beyond * beyond) + wait / together;
 }
 
 static double volume_seconds(const struct nufft_shape *shape, size_t samples, bool split, const struct volume_costs *c,
@@ -116,9 +136,14 @@ static double volume_seconds(const struct nufft_shape *shape, size_t samples, bo
 {
     const struct volume_fft *fft = forth ? &fft_forth : &fft_back;
     const double beyond = part_beyond(shape, fft->cached, v->together);
+    const auto &data = volume_data[forth];
+    const double scattered = scattered_part(shape, data.least, data.of_cell);
     const double each = c->sample[split] + c->wider[split] * (shape->width - 5) +
-                        c->part * share_of_parts(shape, (double)samples / v->bins, v->most);
-    const double of_bin = c->bin[split] * v->cost + c->bin_beyond * beyond;
+                        c->part * share_of_parts(shape, (double)samples / v->bins, v->most) +
+                        (data.scattered + c->beyond * data_beyond(data.cached, samples, v->together)) * scattered;
+    const double of_bin =
+        c->bin[split] * v->cost +
+        c->bin_beyond * (forth ? beyond : part_beyond(shape, fft->cached, 1)); /* one after the other */
     const double work = each * (double)samples + of_bin * filled_bins(shape, v->bins) +
                         c->cell * nufft_gpu_cells(shape) + volume_fft_seconds(shape, fft, forth, beyond, v->together);
     const double wait = c->wait + v->wait + c->wide * std::max(0, shape->width - 6) +
@@ -129,33 +154,37 @@ static double volume_seconds(const struct nufft_shape *shape, size_t samples, bo
 
 /* ---- bricks of 8 x 8 x 16 cells, in slots, and tiles ---- */
 
-static struct volume_bins brick8_bins_of(const struct nufft_shape *shape, bool fullest)
+/* Multiprocessors of the GPUs to which costs are fitted, on which the sizes of tasks depend (methods.cu). */
+#define MULTIPROCESSORS 132.
+
+static struct volume_bins brick8_bins_of(const struct nufft_shape *shape, size_t samples, bool fullest)
 {
-    struct volume_bins v = {1, PART, 1, 0, 1, 1, fullest};
+    const double run = floor((double)samples / (MULTIPROCESSORS * 16 * 4) / 64) * 64;
+    struct volume_bins v = {1, std::min<double>(PART, std::max(256., run)), 1, 0, 1, 1, fullest};
     for (int d = 0; d < 3; d++)
         v.bins *= range_axis_make(shape->grid[d], nufft_gpu_brick8_size[d]).bins;
     return v;
 }
 
-double nufft_gpu_brick8_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick8_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {
-        {3.19e-11, 8.08e-11}, {0, 0}, 8.72e-13, {4.95e-10, 1e-9}, 9.55e-10, 8.61e-12, 2.2e-5, 7.61e-6, 0, 2.41e-6};
-    struct volume_bins v = brick8_bins_of(shape, true);
-    v.unhidden = split || shape->batch == 1 ? 1 : 0.648; /* two transforms at a time */
+    static const struct volume_costs costs = {{3.12e-11, 8e-11}, {0, 0},  1.15e-12, 1.18e-12, {1.11e-9, 1e-9}, 9.83e-10,
+                                              4.1e-12,           1.73e-5, 1.06e-5,  0,        1.28e-6};
+    struct volume_bins v = brick8_bins_of(shape, samples, true);
+    v.unhidden = split || shape->batch == 1 ? 1 : 0.655; /* two transforms at a time */
     return volume_seconds(shape, samples, split, &costs, &v, false);
 }
 
 /* Interpolation is in float32 in any case. */
-double nufft_gpu_brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, bool)
+double nufft_gpu_brick8_forward_seconds(const struct nufft_shape *shape, size_t samples, bool, double)
 {
-    static const struct volume_costs costs = {{4.35e-11, 0}, {0, 0}, 1.59e-11, {1.53e-9, 0}, 6.27e-10, 3.8e-13,
-                                              1.4e-5,        6.1e-6, 0,        5.49e-7};
-    const struct volume_bins v = brick8_bins_of(shape, false);
+    static const struct volume_costs costs = {{2.95e-11, 0}, {0, 0},  1.92e-11, 7.83e-13, {1.05e-9, 0}, 1.5e-10,
+                                              1.1e-12,       1.38e-5, 5.19e-6,  0,        5.62e-7};
+    const struct volume_bins v = brick8_bins_of(shape, samples, false);
     return volume_seconds(shape, samples, false, &costs, &v, true);
 }
 
-double nufft_gpu_tiles_seconds(const struct nufft_shape *shape, size_t samples, bool)
+double nufft_gpu_tiles_seconds(const struct nufft_shape *shape, size_t samples, bool, double)
 {
     double passes = 0;
     for (int d = 0; d < shape->dim; d++)
@@ -166,69 +195,74 @@ double nufft_gpu_tiles_seconds(const struct nufft_shape *shape, size_t samples, 
 
 /* Up to 4 cells bricks of 8 x 8 x 16 cells are read by the same kernel, a little more slowly where grid cells hold many
  * samples; 5 and 6 cells are read faster than by tensor cores if there are few samples. */
-double nufft_gpu_tiles_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_tiles_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
 {
     const double many = 8 /* of a cell */, few = 1e5;
     const bool ahead = shape->width <= 4 ? (double)samples >= many * nufft_gpu_cells(shape)
                                          : shape->width <= 6 && (double)samples < few;
     if (shape->dim == 2 || shape->kernel != NUFFT_SEPARABLE || !ahead)
-        return nufft_gpu_tiles_seconds(shape, samples, split);
-    struct volume_costs costs = {{3.94e-11, 0}, {0, 0},  1.43e-11, {2.12e-9, 0}, 2.96e-9, 1.05e-12,
-                                 1.56e-5,       9.11e-6, 0,        8.11e-7};
-    costs.sample[0] *= shape->width == 6 ? 3.91 : shape->width == 5 ? 1.18 : 1;
-    const struct volume_bins v = brick8_bins_of(shape, false);
+        return nufft_gpu_tiles_seconds(shape, samples, split, memory);
+    struct volume_costs costs = {{2.79e-11, 0}, {0, 0},  4.6e-12, 1.05e-11, {5.45e-9, 0}, 3e-9,
+                                 1.03e-12,      1.42e-5, 6.31e-6, 0,        4.74e-7};
+    costs.sample[0] *= shape->width == 6 ? 4.06 : shape->width == 5 ? 1.24 : 1;
+    const struct volume_bins v = brick8_bins_of(shape, samples, false);
     return volume_seconds(shape, samples, false, &costs, &v, true);
 }
 
 /* ---- bricks of 16 x 16 x 16 cells ---- */
 
-/* A bin costs in proportion to the cells that its samples reach, and more if they are added one by one. Bins wait for
+/* A bin costs more the more cells its samples reach, and if they are added one by one. Bins wait for
  * more of their neighbours on an axis with an odd number of bins. */
-static struct volume_bins brick16_bins_of(const struct nufft_shape *shape, bool forth, bool split)
+static struct volume_bins brick16_bins_of(const struct nufft_shape *shape, size_t samples, bool forth, bool split)
 {
-    struct volume_bins v = {1, PART, 1, 0, std::min(shape->batch, (int)BRICK16_TRANSFORMS), 1, split || !forth};
+    static const double reach[2][2] = {{0.679, 0.458}, {0.459, 0.283}}; /* along x and y, and z */
+    const double rounds = (double)samples * shape->batch / (MULTIPROCESSORS * 4) / (2 * PART);
+    const double most = !split && rounds >= 8 ? 2 * PART : PART;
+    struct volume_bins v = {1, most, 1, 0, std::min(shape->batch, (int)BRICK16_TRANSFORMS), 1, split || !forth};
     for (int d = 0; d < 3; d++) {
         const struct range_axis axis = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
         v.bins *= axis.bins;
-        v.cost *= ((double)axis.cells / axis.bins + shape->width - 1) / BRICK16_EDGE;
-        v.wait += !forth && axis.bins % 2 ? 2.81e-6 : 0;
+        v.cost *= pow(((double)axis.cells / axis.bins + shape->width - 1) / BRICK16_EDGE, reach[forth][d == 2]);
+        v.wait += !forth && axis.bins % 2 ? 3.01e-6 : 0;
         if (!forth && d == 0 && axis.shift == 0) {
-            v.cost *= 1.97;
-            v.wait += 9.88e-6;
+            v.cost *= 1.65;
+            v.wait += 8.79e-6;
         }
     }
     return v;
 }
 
-double nufft_gpu_brick16_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick16_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{4.19e-11, 7.12e-11},
-                                              {5.34e-12, 6.11e-12},
-                                              1.55e-11,
-                                              {6.71e-9, 6e-9},
-                                              1.53e-8,
-                                              3.67e-13,
-                                              2.18e-5,
-                                              4.63e-6,
-                                              1.94e-6,
-                                              1.71e-5};
-    const struct volume_bins v = brick16_bins_of(shape, false, split);
+    static const struct volume_costs costs = {{1.83e-11, 4.92e-11},
+                                              {3.56e-12, 6.88e-12},
+                                              4.29e-11,
+                                              8.66e-12,
+                                              {8.99e-9, 9.9e-9},
+                                              4.3e-9,
+                                              3.02e-13,
+                                              2.35e-5,
+                                              2.7e-6,
+                                              2.42e-6,
+                                              9.56e-6};
+    const struct volume_bins v = brick16_bins_of(shape, samples, false, split);
     return volume_seconds(shape, samples, split, &costs, &v, false);
 }
 
-double nufft_gpu_brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{5.52e-11, 8.42e-11},
-                                              {2.56e-12, 2.59e-12},
-                                              2.55e-12,
-                                              {1.05e-8, 1.65e-8},
-                                              5.12e-9,
-                                              5.23e-13,
-                                              1.59e-5,
-                                              1.01e-5,
-                                              3.76e-7,
-                                              4.13e-6};
-    const struct volume_bins v = brick16_bins_of(shape, true, split);
+    static const struct volume_costs costs = {{3.93e-11, 6.01e-11},
+                                              {2.64e-12, 5.57e-12},
+                                              5.44e-12,
+                                              3.31e-12,
+                                              {9.25e-9, 1.39e-8},
+                                              3.24e-9,
+                                              3.34e-13,
+                                              1.3e-5,
+                                              1.12e-5,
+                                              6.28e-7,
+                                              4.72e-6};
+    const struct volume_bins v = brick16_bins_of(shape, samples, true, split);
     return volume_seconds(shape, samples, split, &costs, &v, true);
 }
 
@@ -237,41 +271,43 @@ double nufft_gpu_brick16_forward_seconds(const struct nufft_shape *shape, size_t
 /* One transform at a time. Back, the wider the kernel, the more bricks are read per cell. */
 static struct volume_bins brick_dense_bins_of(const struct nufft_shape *shape, bool forth, bool split)
 {
-    static const double wide[] = {1, 2.39, 2.42, 9.8}; /* 5 to 8 cells */
+    static const double wide[] = {1, 1.43, 1.54, 8}; /* 5 to 8 cells */
     struct volume_bins v = {1, 2 * PART, forth ? 1 : wide[shape->width - 5], 0, 1, 1, split || !forth};
     for (int d = 0; d < 3; d++)
         v.bins *= dense_axis(shape->grid[d], shape->width, d == 2).bins;
     return v;
 }
 
-double nufft_gpu_brick_dense_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick_dense_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{2.73e-11, 3.6e-11},
-                                              {2.58e-12, 5.37e-12},
-                                              5.09e-12,
-                                              {1.63e-9, 2.45e-9},
+    static const struct volume_costs costs = {{2.72e-11, 2.84e-11},
+                                              {2.51e-12, 6.99e-12},
+                                              1.02e-12,
+                                              4.82e-12,
+                                              {2.78e-9, 3.65e-9},
                                               0,
-                                              2.07e-11,
-                                              9.45e-6,
-                                              7.16e-6,
-                                              1.85e-6,
-                                              3.29e-5};
+                                              1.23e-11,
+                                              7.89e-6,
+                                              8.66e-6,
+                                              1.66e-6,
+                                              3.14e-5};
     const struct volume_bins v = brick_dense_bins_of(shape, false, split);
     return volume_seconds(shape, samples, split, &costs, &v, false);
 }
 
-double nufft_gpu_brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{4.92e-11, 5.46e-11},
-                                              {3.02e-12, 2.27e-12},
-                                              9.66e-12,
-                                              {2.73e-9, 5.42e-9},
+    static const struct volume_costs costs = {{3.34e-11, 3.4e-11},
+                                              {2.34e-12, 2.79e-12},
+                                              5.7e-12,
+                                              8.05e-12,
+                                              {2.62e-9, 5.63e-9},
                                               0,
-                                              5.23e-12,
-                                              1.44e-5,
-                                              6.22e-6,
-                                              2.15e-6,
-                                              9.52e-6};
+                                              6.25e-12,
+                                              1.35e-5,
+                                              5.06e-6,
+                                              1.78e-6,
+                                              1.04e-5};
     const struct volume_bins v = brick_dense_bins_of(shape, true, split);
     return volume_seconds(shape, samples, split, &costs, &v, true);
 }
@@ -298,80 +334,108 @@ static double plane_fft_seconds(const struct nufft_shape *shape, bool forth, dou
     return of_cell * factor * nufft_gpu_cells(shape);
 }
 
+/* Of the forward transform: more of grids that do not stay in the cache until samples are read from them. */
+static double plane_fft_forth_seconds(const struct nufft_shape *shape, double of_cell)
+{
+    const double beyond = part_beyond(shape, 2.72e6, std::min(shape->batch, (int)PLANE_TRANSFORMS));
+    return plane_fft_seconds(shape, true, of_cell, 1.67) * (1 + 0.0787 * beyond);
+}
+
 static double kept_of(const struct nufft_shape *shape)
 {
     return (double)shape->n[0] / shape->grid[0];
 }
 
-/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. A call waits longer
- * for wider kernels and fuller bins. */
-double nufft_gpu_brick2d_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+/* Widths of 2 cells on: what the sums of samples cost beside a square law, or a linear one. */
+enum { WIDTHS = 9 };
+
+/* The part of scattered accesses in a plane: of samples in one place none are. */
+static double plane_scattered(const struct nufft_shape *shape, double least, double of_cell)
 {
-    const int coils = shape->batch;
+    return std::min(1., least + of_cell * (1 - shape->centre) * shape->apart * shape->grid[0] / shape->n[0]);
+}
+
+/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. A call waits longer
+ * for wider kernels and fuller bins. In plans of up to 4 transforms, each warp of a block has samples of its own. */
+double nufft_gpu_brick2d_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
+{
+    static const double of_width[WIDTHS] = {1, 1, 0.974, 1.01, 1.04, 1.05, 0.98, 0.961, 0.944};
+    const int coils = shape->batch, wider = shape->width - 5;
+    const bool few = coils <= 4;
     double cover = 1, bins = 1;
     for (int d = 0; d < 2; d++) {
         const struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
         cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
         bins *= axis.bins;
     }
-    const double each = (split ? 2.31e-11 + 2.16e-13 * (shape->width - 5) : 1.22e-11 + 5.39e-14 * (shape->width - 5)) *
-                        (coils == 1   ? 0.281
-                         : coils == 2 ? 0.343
-                         : coils <= 4 ? 0.837
-                                      : 1);
-    const double of_cell = 3.68e-12 * cover + 4.13e-12 + 1.33e-11 * kept_of(shape);
+    const double summed =
+        (split ? 1.48e-11 + 5.68e-13 * wider : 5.95e-12 + 1.2e-13 * wider) * of_width[shape->width - KERNEL_MIN_WIDTH];
+    const double beyond = data_beyond(2.25e6, samples, std::min(coils, (int)PLANE_TRANSFORMS));
+    const double read = (3.05e-11 * beyond * pow(memory, 0.583) + 2.45e-12) * plane_scattered(shape, 0.144, 0.163);
+    const double each = (few ? 0.665 * summed + (split ? 1.29e-12 : 5.33e-12) / coils : summed) + read;
+    const double of_cell = 2.54e-12 * cover + 3.32e-12 + 1.48e-11 * kept_of(shape);
     const double work =
-        each * (double)samples + 2.11e-10 * bins * shape->filled + plane_fft_seconds(shape, false, of_cell, 1.71);
-    const double wait = 1.19e-6 + (split ? 4.7e-6 : 8.64e-7) + 8.03e-7 * shape->width +
-                        3.62e-6 * std::min((double)samples / bins / 256, 1.) +
-                        plane_fft_wait(shape, false, 1.8e-5, 1.51e-6);
-    return call_seconds(work * coils, wait, 4.03e-6) / coils;
+        each * (double)samples + 3.72e-10 * bins * shape->filled + plane_fft_seconds(shape, false, of_cell, 1.65);
+    const double wait = 6.05e-7 + (split ? 3.92e-6 : 4.3e-7) + 7.19e-7 * shape->width +
+                        5.38e-6 * std::min((double)samples / bins / 256, 1.) +
+                        plane_fft_wait(shape, false, 1.34e-5, 1.23e-6);
+    return call_seconds(work * coils, wait, 2.78e-6) / coils;
 }
 
-/* Reading grids on tensor cores (gather_brick2d.cu), seconds of a sample, of a square of 4 x 4 base cells with samples,
- * and of waiting, by the kernel's width from 5 cells on. Samples are written in the caller's order, which costs more
- * than products where a call's samples exceed the cache and their order is not that of squares, as it is in one place.
- */
-static double gather_planes_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+/* Reading grids on tensor cores (gather_brick2d.cu), seconds of a sample, of a square of 4 x 4 base cells whose cells
+ * are read, and of waiting, by the kernel's width from 5 cells on. A warp has 64 samples of some squares and computes
+ * 16 of a square at a time, of spokes (whose density decreases with the distance) in the mean as many times as
+ * groups_of_16(). Reading squares, and writing samples in the caller's order, overlap with that. */
+static double groups_of_16(double squares, double samples)
 {
-    static const double of_sample[2][4] = {{1.83e-12, 3.92e-12, 6.11e-12, 4.84e-12},
-                                           {3.33e-12, 6.53e-12, 1.03e-11, 8.47e-12}},
-                        of_square[4] = {2.37e-11, 6.94e-11, 6.07e-11, 9.05e-11},
-                        of_call[2][4] = {{9.58e-6, 1.56e-5, 1.6e-5, 1.53e-5}, {1.55e-5, 2.29e-5, 2.23e-5, 2.11e-5}};
-    const int kernel = std::max(shape->width, 5) - 5, coils = shape->batch,
-              together = std::min(coils, (int)PLANE_TRANSFORMS),
-              each = coils <= PLANE_TRANSFORMS / 2 ? PLANE_TRANSFORMS / 2 : PLANE_TRANSFORMS;
-    const int warps = (coils + each - 1) / each;
+    const double filled = samples / squares / 16;
+    return squares * (filled < 1 ? 1 + 0.5 * filled * filled : filled + 0.5);
+}
+
+static double gather_planes_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
+{
+    static const double of_sample[2][4] = {{3.6e-12, 6.65e-12, 8.2e-12, 7.77e-12},
+                                           {7.44e-12, 9.83e-12, 1.28e-11, 1.23e-11}},
+                        of_square[4] = {9.75e-12, 5.18e-11, 4.5e-11, 2.67e-11},
+                        of_call[2][4] = {{7.35e-6, 1.09e-5, 1.09e-5, 1.23e-5}, {1.07e-5, 1.96e-5, 1.57e-5, 1.83e-5}};
+    const int kernel = std::max(shape->width, 5) - 5, coils = shape->batch;
+    const bool half = coils <= PLANE_TRANSFORMS / 2; /* of a warp's transforms */
+    const int each = half ? PLANE_TRANSFORMS / 2 : PLANE_TRANSFORMS, warps = (coils + each - 1) / each;
     const double carried = (double)warps * each / coils, groups = (double)warps * PLANE_TRANSFORMS / 2 / coils,
-                 cached = 2.25e6;
+                 all = (double)samples;
     const int across =
         ((PLANE_EDGE + 1 - shape->width) / 2 * 2 + RANGE_SQUARE - 1) / RANGE_SQUARE; /* squares of a bin */
     double squares = shape->filled * (1 - shape->centre);
     for (int d = 0; d < 2; d++)
         squares *= nufft_gpu_brick2d_axis(shape->grid[d], shape->width).bins * across;
-    const double scattered =
-        (7.34e-12 * std::max(0., 1 - cached / ((double)samples * together)) + 1.28e-12) / carried * (1 - shape->centre);
-    const double of_each = carried * cbrt(pow(of_sample[split][kernel], 3) + pow(scattered, 3)) + 8.59e-13 * groups;
-    const double work = of_each * (double)samples +
-                        of_square[kernel] * (split ? 2.39 : 1) * groups * std::min(squares, (double)samples) +
-                        plane_fft_seconds(shape, true, 6.24e-12 + 3.48e-11 * kept_of(shape), 1.48);
-    const double in_turn = std::min(64., 64 * squares / (double)samples); /* squares of a warp, one after the other */
+    const double read = std::max(1., std::min(squares, all)),
+                 beyond = data_beyond(7.87e5, samples, std::min(coils, (int)PLANE_TRANSFORMS));
+    const double computed =
+        (of_sample[split][kernel] * (half ? 1.09 : 1) * carried + 6.9e-13 * groups) * 16 * groups_of_16(read, all);
+    const double moved =
+        (5.55e-11 * beyond * pow(memory, 0.703) + 1.28e-12) * plane_scattered(shape, 0.0813, 0.223) * all +
+        of_square[kernel] * (split ? 1.64 : 1) * (half ? 0.617 : 1) * groups * (read + all / 64);
+    const double work = pow(pow(computed, 12.7) + pow(moved, 12.7), 1 / 12.7) +
+                        plane_fft_forth_seconds(shape, 5.44e-12 + 1.96e-11 * kept_of(shape));
+    const double in_turn = std::min(64., 64 * squares / all); /* squares of a warp, one after the other */
     const double wait =
-        1.18e-6 + of_call[split][kernel] + 3e-6 * in_turn + 0.258 * plane_fft_wait(shape, true, 1.17e-5, 1.93e-6);
-    return call_seconds(work * coils, wait, 3.47e-6) / coils;
+        5.96e-7 + of_call[split][kernel] + 2.77e-6 * in_turn + 0.297 * plane_fft_wait(shape, true, 9.64e-6, 8.15e-7);
+    return call_seconds(work * coils, wait, 3.32e-6) / coils;
 }
 
 /* On tensor cores if there are many transforms. Else in float32 (gather.cu), the widest kernels without unrolled loops.
  */
-double nufft_gpu_brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split)
+double nufft_gpu_brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
 {
+    static const double of_width[WIDTHS] = {1, 1, 1.11, 1.02, 0.959, 0.992, 0.928, 0.952, 1.03};
     const int width = shape->width, coils = shape->batch;
     const bool unrolled = width <= 8;
     if (nufft_gpu_gathers_brick2d(shape))
-        return gather_planes_seconds(shape, samples, split);
-    const double work = (unrolled ? 8.26e-13 : 1.73e-12) * width * width * (double)samples +
-                        plane_fft_seconds(shape, true, 1.05e-11 + 1.39e-11 * kept_of(shape), 1.48);
+        return gather_planes_seconds(shape, samples, split, memory);
+    const double each = (unrolled ? 8.06e-13 : 1.4e-12) * width * width * of_width[width - KERNEL_MIN_WIDTH] +
+                        2.88e-12 * plane_scattered(shape, 0.0813, 0.223);
+    const double work = each * (double)samples + plane_fft_forth_seconds(shape, 4.27e-12 + 1.67e-11 * kept_of(shape));
     const double wait =
-        1.18e-6 + (unrolled ? 0 : 1.07e-5) + 7.5e-7 + 1.01e-6 * width + plane_fft_wait(shape, true, 1.17e-5, 1.93e-6);
-    return call_seconds(work * coils, wait, 3.47e-6) / coils;
+        5.96e-7 + (unrolled ? 0 : 1.74e-5) + 4.07e-7 + 9.33e-7 * width + plane_fft_wait(shape, true, 9.64e-6, 8.15e-7);
+    return call_seconds(work * coils, wait, 3.32e-6) / coils;
 }

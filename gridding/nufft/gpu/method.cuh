@@ -24,9 +24,9 @@ struct nufft_gpu_method {
      * single cells on each axis. */
     double (*error)(const struct nufft_shape *shape, bool split, const double gain[3]);
 
-    /* Seconds of an adjoint and of a forward transform (NULL: as of an adjoint). */
-    double (*seconds)(const struct nufft_shape *shape, size_t samples, bool split);
-    double (*forward_seconds)(const struct nufft_shape *shape, size_t samples, bool split);
+    /* Seconds of an adjoint and of a forward transform (costs.cuh). */
+    double (*seconds)(const struct nufft_shape *shape, size_t samples, bool split, double memory);
+    double (*forward_seconds)(const struct nufft_shape *shape, size_t samples, bool split, double memory);
 
     /* Set the axes of its bins, and other members that differ from plan.cu's defaults. */
     void (*bins)(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape, size_t samples,

@@ -69,26 +69,58 @@ static double image_error(const struct nufft_shape *shape, const struct arithmet
     return nufft_oversampling(shape) < STEEP_OVERSAMPLING ? STEEP_SHORTFALL * sum : sum;
 }
 
-static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
+static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples, double memory)
 {
-    const double adjoint = a->method->seconds(shape, samples, a->split);
-    const double forward = a->method->forward_seconds ? a->method->forward_seconds(shape, samples, a->split) : adjoint;
-    return shape->purpose == NUFFT_FOR_ADJOINT   ? adjoint
-           : shape->purpose == NUFFT_FOR_FORWARD ? forward
-                                                 : adjoint + forward;
+    double seconds = 0;
+    if (shape->purpose != NUFFT_FOR_FORWARD)
+        seconds += a->method->seconds(shape, samples, a->split, memory);
+    if (shape->purpose != NUFFT_FOR_ADJOINT)
+        seconds += a->method->forward_seconds(shape, samples, a->split, memory);
+    return seconds;
+}
+
+/* Of each GPU, the time that its memory, which transfers twice a clock, takes for as many bytes as an H100's does in a
+ * second; 1 if the driver does not tell. */
+struct memory_times {
+    double of[DEV_GPUS_MOST];
+
+    memory_times()
+    {
+        const double h100 = 3.35e12; /* bytes per second */
+        int count = 0;
+        cudaGetDeviceCount(&count);
+        for (int i = 0; i < DEV_GPUS_MOST; i++) {
+            int kilohertz = 0, bits = 0;
+            if (i < count) {
+                cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, i);
+                cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, i);
+            }
+            const double bandwidth = 2e3 * kilohertz * bits / 8;
+            of[i] = bandwidth > 0 ? h100 / bandwidth : 1;
+        }
+        cudaGetLastError(); /* a question without an answer is no error of the next launch */
+    }
+};
+
+/* Asked for once, because a driver takes milliseconds to tell a clock, and a plan compares hundreds of grids. */
+static double memory_of(const struct gpu *gpu)
+{
+    static const struct memory_times times;
+    return times.of[gpu->index];
 }
 
 /* The fastest method that meets the tolerance together with the kernel's own error; `error`: its expected error. Tiles,
  * the last of the table, are used if no other method supports the shape, for few samples if only a method for many
  * does, and in three dimensions by plans for the forward transform alone, if they are read faster. */
-static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples, double *error)
+static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples, double memory,
+                                           double *error)
 {
     const struct arithmetic tiles = {&nufft_gpu_methods[NUFFT_GPU_METHODS - 1], false};
     struct arithmetic best = tiles;
     struct grid_errors of = {
         shape->corner_aliasing, kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)), {1, 1, 1}};
     error_gain(shape, of.gain);
-    const double exact = image_error(shape, &tiles, &of), of_tiles = seconds_of(&tiles, shape, samples);
+    const double exact = image_error(shape, &tiles, &of), of_tiles = seconds_of(&tiles, shape, samples, memory);
     /* If a given kernel and grid do not meet the tolerance, exact sums could not either. */
     const double most = exact > shape->tolerance ? 2 * exact : shape->tolerance;
     double least = INFINITY;
@@ -98,7 +130,7 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
         if (!a.method->serves(shape) || (shape->method != 0 && shape->method != a.method->id))
             continue;
         a.split = image_error(shape, &a, &of) > shape->tolerance;
-        const double wrong = image_error(shape, &a, &of), seconds = seconds_of(&a, shape, samples);
+        const double wrong = image_error(shape, &a, &of), seconds = seconds_of(&a, shape, samples, memory);
         if (wrong > most || seconds >= least || (!a.method->sparse && shape->method == 0 && seconds >= of_tiles))
             continue;
         best = a;
@@ -209,7 +241,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     float *on_device = NULL;
     size_t values;
     double error;
-    const struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples, &error);
+    const struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples, memory_of(gpu), &error);
     plan->method = arithmetic.method;
     plan->split = arithmetic.split;
     nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->method->degree[plan->split]);
@@ -304,8 +336,9 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out)
 
 struct nufft_cost nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
-    (void)dev;
+    const double memory = memory_of((const struct gpu *)dev->state);
     double error;
-    const struct arithmetic a = choose_arithmetic(shape, samples, &error);
-    return nufft_cost{seconds_of(&a, shape, samples), error, shape->method == 0 || shape->method == a.method->id};
+    const struct arithmetic a = choose_arithmetic(shape, samples, memory, &error);
+    const bool as_asked = shape->method == 0 || shape->method == a.method->id;
+    return nufft_cost{seconds_of(&a, shape, samples, memory), error, as_asked};
 }

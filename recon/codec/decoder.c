@@ -25,9 +25,11 @@ enum {
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
     ASIDE_BYTES = 16 << 20, /* limit of the memory reserved for the next scan */
     DECODER_HOW = 32,
-    LINGERS_MS = 50, /* at most: a decoder that has reported, while its stream is computed */
-    MOST_TRIES = 2,  /* at an upload, if processes are killed from outside */
-    CLOCK_FACTOR = 4 /* elapsed time allowed per processor time: other processes or a slow disk may delay it */
+    LINGERS_MS = 50,  /* at most: a decoder that has reported, while its stream is computed */
+    MOST_TRIES = 2,   /* at an upload, if processes are killed from outside */
+    CLOCK_FACTOR = 4, /* elapsed time allowed per processor time: other processes or a slow disk may delay it */
+    REST_SECONDS = 1,
+    REST_BYTES_PER_SECOND = 16 << 20 /* rest_seconds() */
 };
 
 struct decoder {
@@ -315,6 +317,15 @@ struct course {
     int status; /* its wait status */
 };
 
+/* The elapsed time that a process may take, once the file that it followed is complete, for what it had not read yet. A
+ * stream that broke off has no end: it would wait for more, and is then read again as what it is. */
+static double rest_seconds(const struct decoder_upload *upload)
+{
+    struct stat status;
+    const double bytes = fstat(upload->file, &status) == 0 ? (double)status.st_size : 0;
+    return REST_SECONDS + bytes / REST_BYTES_PER_SECOND;
+}
+
 /* Wait for the report, or for the end of the process. One that closes its socket but keeps running is polled every
  * millisecond until the time limit. */
 static int report_wait(const struct codec_process *process, const struct decoder_upload *upload, struct course *course)
@@ -322,7 +333,7 @@ static int report_wait(const struct codec_process *process, const struct decoder
     double end = clock_seconds() + CLOCK_FACTOR * upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
     struct codec_report report;
-    bool closed = false, more = upload->meanwhile != NULL;
+    bool closed = false, more = upload->meanwhile != NULL, arrives = upload->limits.arriving != NULL;
     int calls = 0;
     for (;;) {
         ssize_t got = closed ? 0 : recv(process->socket, &report, sizeof report, MSG_DONTWAIT | MSG_TRUNC);
@@ -338,11 +349,11 @@ static int report_wait(const struct codec_process *process, const struct decoder
             course->ended = true;
             return death_tell(upload, course->status);
         }
-        double left = end - clock_seconds();
-        if (upload->limits.arriving && *upload->limits.arriving) {
-            left = CLOCK_FACTOR * upload->limits.seconds;
-            end = clock_seconds() + left;
+        if (arrives) {
+            arrives = *upload->limits.arriving;
+            end = clock_seconds() + (arrives ? CLOCK_FACTOR * upload->limits.seconds : rest_seconds(upload));
         }
+        const double left = end - clock_seconds();
         int rc = patience_check(upload, left);
         if (rc != 0)
             return rc;

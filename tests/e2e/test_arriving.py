@@ -79,6 +79,17 @@ def stream(daemon):
         same(post.send(*messages[12:]).end(daemon)["state"], "succeeded", "state")
 
 
+@test("a stream that breaks off, and that was followed while it arrived, is read again when it is complete")
+def broken_off(daemon):
+    messages = list(scans.radial(coils=2).messages())
+    messages = messages[:3 * len(messages) // 4]
+    truth = pixels_of(daemon, daemon.run(b"".join(messages), QUERY))
+    with Post(daemon, sum(map(len, messages))) as post:
+        post.send(*messages[:12])
+        read_ahead(daemon)
+        equal(daemon, post.send(*messages[12:]).end(daemon), truth)
+
+
 @test("while one file arrives, others are read and computed; a sender that gives up leaves nothing")
 def beside(daemon):
     truth = pixels_of(daemon, daemon.run(CONTENT, QUERY))

@@ -97,6 +97,20 @@ static void errors_are_those_of_the_complete_file(void **state)
     free(content);
 }
 
+/* It is complete, and its end is missing: a limit for scans as large as memory would be hours. The caller reads it
+ * again.
+ */
+static void a_stream_that_broke_off_is_given_up_when_it_is_complete(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0};
+    size_t bytes;
+    char *content = read_file(p, "stream", &bytes);
+    /* It is asked 20 times a second whether to go on. */
+    assert_int_equal(follow(p, &scan, content, 3 * bytes / 4, 3, 600, roomy.bytes), ERR_LIMIT);
+    free(content);
+}
+
 static void a_stream_that_does_not_end_stops_with_its_job(void **state)
 {
     const struct place *p = *state;
@@ -232,6 +246,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_arrives_gives_the_same_scan),
         cmocka_unit_test(errors_are_those_of_the_complete_file),
         cmocka_unit_test(a_stream_that_does_not_end_stops_with_its_job),
+        cmocka_unit_test(a_stream_that_broke_off_is_given_up_when_it_is_complete),
         cmocka_unit_test(a_decoder_whose_stream_is_computed_ends_when_its_job_begins),
         cmocka_unit_test(hdf5_files_that_arrive_give_the_same_scans_and_errors),
     };

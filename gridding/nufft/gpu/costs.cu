@@ -232,38 +232,43 @@ static struct volume_bins brick16_bins_of(const struct nufft_shape *shape, size_
     return v;
 }
 
+/* Back, and forth. */
+static double brick16_seconds(const struct nufft_shape *shape, size_t samples, bool split, bool forth)
+{
+    static const struct volume_costs costs[2] = {{{1.83e-11, 4.92e-11},
+                                                  {3.56e-12, 6.88e-12},
+                                                  4.29e-11,
+                                                  8.66e-12,
+                                                  {8.99e-9, 9.9e-9},
+                                                  4.3e-9,
+                                                  3.02e-13,
+                                                  2.35e-5,
+                                                  2.7e-6,
+                                                  2.42e-6,
+                                                  9.56e-6},
+                                                 {{3.93e-11, 6.01e-11},
+                                                  {2.64e-12, 5.57e-12},
+                                                  5.44e-12,
+                                                  3.31e-12,
+                                                  {9.25e-9, 1.39e-8},
+                                                  3.24e-9,
+                                                  3.34e-13,
+                                                  1.3e-5,
+                                                  1.12e-5,
+                                                  6.28e-7,
+                                                  4.72e-6}};
+    const struct volume_bins v = brick16_bins_of(shape, samples, forth, split);
+    return volume_seconds(shape, samples, split, &costs[forth], &v, forth);
+}
+
 double nufft_gpu_brick16_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{1.83e-11, 4.92e-11},
-                                              {3.56e-12, 6.88e-12},
-                                              4.29e-11,
-                                              8.66e-12,
-                                              {8.99e-9, 9.9e-9},
-                                              4.3e-9,
-                                              3.02e-13,
-                                              2.35e-5,
-                                              2.7e-6,
-                                              2.42e-6,
-                                              9.56e-6};
-    const struct volume_bins v = brick16_bins_of(shape, samples, false, split);
-    return volume_seconds(shape, samples, split, &costs, &v, false);
+    return brick16_seconds(shape, samples, split, false);
 }
 
 double nufft_gpu_brick16_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{3.93e-11, 6.01e-11},
-                                              {2.64e-12, 5.57e-12},
-                                              5.44e-12,
-                                              3.31e-12,
-                                              {9.25e-9, 1.39e-8},
-                                              3.24e-9,
-                                              3.34e-13,
-                                              1.3e-5,
-                                              1.12e-5,
-                                              6.28e-7,
-                                              4.72e-6};
-    const struct volume_bins v = brick16_bins_of(shape, samples, true, split);
-    return volume_seconds(shape, samples, split, &costs, &v, true);
+    return brick16_seconds(shape, samples, split, true);
 }
 
 /* ---- bricks of 8 x 8 x 16 cells, each stored ---- */
@@ -278,38 +283,43 @@ static struct volume_bins brick_dense_bins_of(const struct nufft_shape *shape, b
     return v;
 }
 
+/* Back, and forth. */
+static double brick_dense_seconds(const struct nufft_shape *shape, size_t samples, bool split, bool forth)
+{
+    static const struct volume_costs costs[2] = {{{2.72e-11, 2.84e-11},
+                                                  {2.51e-12, 6.99e-12},
+                                                  1.02e-12,
+                                                  4.82e-12,
+                                                  {2.78e-9, 3.65e-9},
+                                                  0,
+                                                  1.23e-11,
+                                                  7.89e-6,
+                                                  8.66e-6,
+                                                  1.66e-6,
+                                                  3.14e-5},
+                                                 {{3.34e-11, 3.4e-11},
+                                                  {2.34e-12, 2.79e-12},
+                                                  5.7e-12,
+                                                  8.05e-12,
+                                                  {2.62e-9, 5.63e-9},
+                                                  0,
+                                                  6.25e-12,
+                                                  1.35e-5,
+                                                  5.06e-6,
+                                                  1.78e-6,
+                                                  1.04e-5}};
+    const struct volume_bins v = brick_dense_bins_of(shape, forth, split);
+    return volume_seconds(shape, samples, split, &costs[forth], &v, forth);
+}
+
 double nufft_gpu_brick_dense_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{2.72e-11, 2.84e-11},
-                                              {2.51e-12, 6.99e-12},
-                                              1.02e-12,
-                                              4.82e-12,
-                                              {2.78e-9, 3.65e-9},
-                                              0,
-                                              1.23e-11,
-                                              7.89e-6,
-                                              8.66e-6,
-                                              1.66e-6,
-                                              3.14e-5};
-    const struct volume_bins v = brick_dense_bins_of(shape, false, split);
-    return volume_seconds(shape, samples, split, &costs, &v, false);
+    return brick_dense_seconds(shape, samples, split, false);
 }
 
 double nufft_gpu_brick_dense_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double)
 {
-    static const struct volume_costs costs = {{3.34e-11, 3.4e-11},
-                                              {2.34e-12, 2.79e-12},
-                                              5.7e-12,
-                                              8.05e-12,
-                                              {2.62e-9, 5.63e-9},
-                                              0,
-                                              6.25e-12,
-                                              1.35e-5,
-                                              5.06e-6,
-                                              1.78e-6,
-                                              1.04e-5};
-    const struct volume_bins v = brick_dense_bins_of(shape, true, split);
-    return volume_seconds(shape, samples, split, &costs, &v, true);
+    return brick_dense_seconds(shape, samples, split, true);
 }
 
 /* ---- two axes: bricks of 16 x 16 cells of many transforms ---- */

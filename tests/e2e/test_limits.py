@@ -9,6 +9,7 @@ import glob
 import http.client
 import os
 import re
+import select
 import socket
 import struct
 import subprocess
@@ -300,6 +301,17 @@ def abandoned():
                     count += os.readlink(link).startswith("socket:")
             return count
 
+        def full():
+            """Whether no place is left. The daemon's threads may accept a later connection before an earlier one, so
+            that one of the crowd is refused: it tries again.
+            """
+            for connection in select.select(crowd, [], [], 0)[0]:
+                if connection.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 503":
+                    connection.close()
+                    crowd[crowd.index(connection)] = again = connect(daemon)
+                    again.sendall(request)
+            return ask(daemon, "/v1/jobs").status == 503
+
         alone(daemon, but=1)
         before = sockets()
         for request in (wait, events):
@@ -308,7 +320,7 @@ def abandoned():
                 crowd = [connect(daemon) for _ in range(29)]
                 for connection in crowd:
                     connection.sendall(request)
-                wait_until(lambda: ask(daemon, "/v1/jobs").status == 503, "all connections to be busy")
+                wait_until(full, "all connections to be busy")
                 for connection in crowd:
                     if way == "reset":
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

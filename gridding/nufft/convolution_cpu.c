@@ -58,7 +58,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     while (c->lanes_most > 1 && c->cells * (size_t)c->lanes_most * sizeof(struct c32) > group_bytes_most)
         c->lanes_most = range_cpu_lanes(c->lanes_most / 2);
     int rc = c->ones && c->spectrum
-                 ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads, c->asker)
+                 ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads, true, c->asker)
                  : err_no_memory_bytes(c->cells * sizeof *c->spectrum, "a convolution on %d x %d x %d cells", grid[0],
                                        grid[1], grid[2]);
     if (rc) {
@@ -91,7 +91,7 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
     struct grid_cpu *grid = NULL;
     for (int d = 0; d < 3; d++)
         shape.n[d] = kernel_n[d];
-    int rc = grid_cpu_create(&grid, &shape, 1, c->threads, c->asker);
+    int rc = grid_cpu_create(&grid, &shape, 1, c->threads, true, c->asker);
     if (rc)
         return rc;
     rc = grid_cpu_from_image(grid, 1, kernel);

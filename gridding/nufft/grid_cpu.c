@@ -12,12 +12,15 @@ enum { PANELS = 8 /* that a thread takes at a time where only some are transform
 enum { ROWS = 4 /* likewise */ };
 enum { ALONE_VALUES = 1 << 17 /* fewer are transformed by one thread, before another that slept has come */ };
 enum { PLANES_LEAST = 4 /* of each thread, so that none waits for long at the end */ };
+enum { PIECES = 8 /* of each thread in a pass, if threads take what is left */ };
+enum { OWN_VALUES = 1 << 19 /* fewer stay in the threads' own caches from pass to pass */ };
 
 static const int group_lanes[GROUPS] = {1, 4, 8, 16};
 
 struct grid_cpu {
     const struct nufft_shape *shape;
     int threads, lanes_most;
+    bool same_parts;
     struct fft_cpu *x_alone[2];       /* [to image, from image]: one lane */
     struct fft_columns *x[2][GROUPS]; /* [to image, from image][lanes]: more */
     struct fft_columns *column[2][3]; /* [to image, from image][axis], PANEL columns; y and z */
@@ -71,13 +74,14 @@ static int make_values(struct grid_cpu *p)
 }
 
 int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads,
-                    struct asker *asker)
+                    bool same_parts, struct asker *asker)
 {
     struct grid_cpu *p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory("a grid");
     p->shape = shape;
     p->threads = threads;
+    p->same_parts = same_parts;
     p->lanes_most = lanes_most;
     p->asker = asker;
     int rc = make_ffts(p);
@@ -196,10 +200,23 @@ static void panel_run(const struct grid_cpu *p, const struct pass *pass, int lin
                columns * sizeof *base);
 }
 
+/* How threads share the next loop with schedule(runtime), over `count` equal parts of `values` in all. Processors are
+ * rarely equally fast: each may serve other processes, or share its core with another machine's. */
+static void share(const struct grid_cpu *p, size_t count, size_t values, bool same_parts)
+{
+    const size_t piece = count / ((size_t)p->threads * PIECES);
+    if (same_parts || values < OWN_VALUES)
+        omp_set_schedule(omp_sched_static, 0);
+    else
+        omp_set_schedule(omp_sched_dynamic, piece > 1 ? (int)piece : 1);
+}
+
 static void pass_run(const struct grid_cpu *p, int d, int lanes, bool forward)
 {
     const struct pass pass = pass_of(p, d, lanes, forward);
-#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    const size_t panels = (size_t)pass.lines * (size_t)pass.panels;
+    share(p, panels, panels * PANEL * (size_t)p->shape->grid[d], p->same_parts || forward);
+#pragma omp parallel for collapse(2) schedule(runtime) num_threads(p->threads)
     for (int line = 0; line < pass.lines; line++)
         for (int panel = 0; panel < pass.panels; panel++)
             panel_run(p, &pass, line, panel);
@@ -261,7 +278,9 @@ static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct
 
 static void finish_rows(const struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
 {
-#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    const size_t rows = (size_t)p->shape->n[2] * (size_t)p->shape->n[1];
+    share(p, rows, rows * (size_t)p->shape->grid[0] * (size_t)lanes, p->same_parts);
+#pragma omp parallel for collapse(2) schedule(runtime) num_threads(p->threads)
     for (int z = 0; z < p->shape->n[2]; z++)
         for (int y = 0; y < p->shape->n[1]; y++)
             row_finish(p, lanes, z, y, image, squares);

@@ -14,10 +14,12 @@
 struct grid_cpu;
 
 /* A grid of shape->grid for images of shape->n, which are multiplied by the shape's deapodisation in both directions;
- * `lanes_most` is 1, 4, 8 or 16. The shape must outlive it, and the asker (which may be NULL); transforms fail as that
- * was told. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without FFTW). */
+ * `lanes_most` is 1, 4, 8 or 16. `same_parts`: in each pass a thread has the same columns and rows, which may still be
+ * in its cache, as for a grid that is transformed back and forth; if not, threads of a large grid's to_image() take
+ * what is left, and one that is slower does less. The shape must outlive the grid, and the asker (which may be NULL);
+ * transforms fail as that was told. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without FFTW). */
 int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads,
-                    struct asker *asker);
+                    bool same_parts, struct asker *asker);
 void grid_cpu_free(struct grid_cpu *grid);
 size_t grid_cpu_bytes(const struct grid_cpu *grid);
 

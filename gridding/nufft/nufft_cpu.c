@@ -135,7 +135,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     if (!rc)
         rc = sums_create(p, samples, k, p->threads, &p->bins, &p->sums);
     if (!rc)
-        rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads, p->asker);
+        rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads, false, p->asker);
     if (!rc)
         *state = p;
     else

@@ -181,7 +181,14 @@ static void same_bits_for_any_threads(void **unused)
     (void)unused;
     for (int dim = 2; dim <= 3; dim++)
         for (int batch = 1; batch <= 8; batch += 7) {
-            struct problem p = {dim, {70, 50, dim == 3 ? 34 : 1}, batch, 50000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+            /* Threads take what is left of a pass in 2-D, too, if the grid is large. */
+            const int larger = dim == 2 && batch > 1 ? 4 : 1;
+            struct problem p = {.dim = dim,
+                                .n = {larger * 70, larger * 50, dim == 3 ? 34 : 1},
+                                .batch = batch,
+                                .samples = 50000,
+                                .spread = RADIAL,
+                                .tolerance = 1e-3};
             size_t pixels = pixels_of(&p);
             float *k = make_k(dim, p.samples, p.spread);
             struct c32 *data = make_values((size_t)batch * p.samples, 8),

@@ -174,6 +174,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     const struct kind *kind = kind_find(job->kind);
     const bool checkpoint = kind && kind->checkpoints;
     json_t *names = results_names(job);
+    prefetch_retracted(scheduler);
     if (job_is_made(scheduler, slot, names)) {
         json_decref(names);
         slot_finish(scheduler, slot);

@@ -228,6 +228,10 @@ void announcement_clear(struct announcement *announcement);
  * busy ones after; an announcement that no busy worker can take is dropped. */
 void prefetch_announced(struct scheduler *scheduler, enum worker_state state);
 
+/* Workers forget the scans of retracted announcements. Before a claimed job is handed over, too: its announcement may
+ * have been retracted since the turn began, and what a worker has read of it is then not the job's scan. */
+void prefetch_retracted(struct scheduler *scheduler);
+
 /* The slot's job begins: other workers forget its scan, this one forgets a scan prefetched for another job. */
 void prefetch_claimed(struct scheduler *scheduler, struct worker_slot *slot);
 

@@ -58,8 +58,7 @@ void announcement_clear(struct announcement *announcement)
     job_clear(&announcement->job);
 }
 
-/* Workers forget the scans of retracted announcements. */
-static void forget_retracted(struct scheduler *scheduler)
+void prefetch_retracted(struct scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);
     json_t *retracted = scheduler->retracted;
@@ -105,7 +104,7 @@ static struct worker_slot *announcement_take(struct scheduler *scheduler, enum w
 void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
 {
     struct announcement next = {.scan = -1};
-    forget_retracted(scheduler);
+    prefetch_retracted(scheduler);
     struct worker_slot *best = announcement_take(scheduler, state, &next);
     for (int i = 0; i < scheduler->count; i++) /* it may have been announced when it began to arrive, too */
         if (*next.job.id && strcmp(scheduler->slot[i].worker.prefetched, next.job.id) == 0) {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 /* The scheduler's thread pauses before each lock while `slow`, so that its turn has moments that a test can meet. */
@@ -31,6 +32,25 @@ static atomic_bool asleep;
 int eventfd_write(int fd, eventfd_t value)
 {
     return asleep || write(fd, &value, sizeof value) == sizeof value ? 0 : -1;
+}
+
+/* An upload that is retracted and then committed when the scheduler, about to claim a job, looks at the disk. */
+static struct {
+    atomic_bool armed;
+    struct fixture *f;
+    struct job *job;
+    int rc;
+} retracting;
+
+int fstatvfs(int fd, struct statvfs *disk)
+{
+    int (*next)(int, struct statvfs *);
+    *(void **)&next = dlsym(RTLD_NEXT, "fstatvfs");
+    if (atomic_exchange(&retracting.armed, false)) {
+        scheduler_retract(retracting.f->scheduler, retracting.job->id);
+        retracting.rc = store_submit(retracting.f->store, retracting.job, 100);
+    }
+    return next(fd, disk);
 }
 
 /* Wait until the worker has recorded this message so many times. */
@@ -449,6 +469,28 @@ static void a_free_worker_claims_a_job_that_another_prefetched(void **state)
     job_clear(&job);
 }
 
+/* A job whose announcement is retracted just before it is claimed: the worker forgets the scan before it begins. */
+static void a_retracted_scan_is_not_that_of_the_job(void **state)
+{
+    struct fixture *f = *state;
+    struct spool_file file;
+    struct job job;
+    const int scan = arriving(f, &job, &file);
+    scheduler_announce(f->scheduler, &job, scan, ARRIVING_NOT);
+    noted(f, "prepare", job.id, 1);
+    assert_int_equal(spool_finish(&file), 0);
+    retracting.f = f;
+    retracting.job = &job;
+    retracting.armed = true;
+    scheduler_wake(f->scheduler);
+    noted(f, "job", job.id, 1);
+    assert_int_equal(retracting.rc, 0);
+    struct job done = reach(f, job.id, JOB_SUCCEEDED);
+    job_clear(&done);
+    noted(f, "forget", job.id, 1);
+    job_clear(&job);
+}
+
 /* Two announced uploads, whose workers have their scans: the commit of one fails; the other becomes a job that is
  * canceled and deleted. All of that happens between two iterations of the scheduler. */
 static void uploads_that_are_gone_in_the_next_turn_are_both_forgotten(void **state)
@@ -493,6 +535,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_job_is_not_charged_with_what_was_computed_ahead),
         WITH_SCHEDULER(queued_scans_are_prefetched_before_announced_ones),
         WITH_SCHEDULER(a_free_worker_claims_a_job_that_another_prefetched),
+        WITH_SCHEDULER(a_retracted_scan_is_not_that_of_the_job),
         WITH_SCHEDULER(uploads_that_are_gone_in_the_next_turn_are_both_forgotten),
     };
     return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);

@@ -13,6 +13,14 @@ enum { RESULT_PIECE = 4 << 20 }; /* bytes written between two looks at a cancel 
 void result_cancel_by(const atomic_bool *cancel);
 bool result_canceled(void);
 
+/* Whether value i of a pass over all values is to be looked at: false after a cancel, for which it looks once every
+ * 2^20 values, at multiples of that. What such a pass has computed is of no use then: the next result_put() fails. */
+static inline bool result_goes_on(size_t i)
+{
+    enum { VALUES = 1 << 20 };
+    return i % VALUES != 0 || !result_canceled();
+}
+
 /* Write all of `bytes`. `what` begins the sentence of a failure: "The image". Fails as result_put_failed(), and with
  * ERR_CANCELED. */
 int result_put(int fd, const void *bytes, size_t count, const char *what);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PIECE = 1 << 20 }; /* values that are hashed between two looks at a cancel */
+
 /* The steps in millimetres from one pixel to the next, and from one slice to the next. */
 void dicom_steps(const struct dicom_series *m, double step[3], double *thickness)
 {
@@ -62,7 +64,7 @@ static int values_range(struct dicom_series *m)
     float low = 0, high = 0;
     double most = 0;
     int rc = s->phases ? 0 : image_window(s, &low, &high);
-    for (size_t i = 0, all = s->count * s->channels * image_pixels(s); i < all; i++)
+    for (size_t i = 0, all = s->count * s->channels * image_pixels(s); i < all && result_goes_on(i); i++)
         most = fmax(most, fabs(value_of(s, s->data, i)));
     m->low = s->phases ? -M_PI : 0;
     m->slope = s->phases ? 2 * M_PI / DICOM_GREYS : most > 0 ? most / DICOM_GREYS : 1;
@@ -79,6 +81,15 @@ void dicom_greys(const struct dicom_series *m, const struct dicom_source *from, 
     }
 }
 
+static void hash_values(struct dicom_hash *hash, const struct image_series *s)
+{
+    const size_t all = s->count * s->channels * image_pixels(s) * image_lanes(s);
+    for (size_t i = 0, count; i < all && result_goes_on(i); i += count) {
+        count = all - i < PIECE ? all - i : PIECE;
+        dicom_hash_add(hash, s->data + i, count * sizeof *s->data);
+    }
+}
+
 /* Derived from the file's contents: the same images have the same UIDs, and different images have different ones. */
 static void uids_make(struct dicom_series *m)
 {
@@ -88,7 +99,7 @@ static void uids_make(struct dicom_series *m)
     dicom_hash_begin(&hash);
     dicom_hash_add(&hash, s->size, sizeof s->size);
     dicom_hash_add(&hash, s->info, s->count * sizeof *s->info);
-    dicom_hash_add(&hash, s->data, s->count * s->channels * image_pixels(s) * image_lanes(s) * sizeof(float));
+    hash_values(&hash, s);
     if (s->xml)
         dicom_hash_add(&hash, s->xml, strlen(s->xml));
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {

@@ -193,7 +193,7 @@ int image_window_between(const struct image_series *series, double from, double 
     uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
     if (!histogram)
         return err_no_memory("the image's histogram");
-    for (size_t first = 0; first < pixels; first += BLOCK) {
+    for (size_t first = 0; first < pixels && result_goes_on(first); first += BLOCK) {
         const size_t count = pixels - first < BLOCK ? pixels - first : BLOCK;
         float values[BLOCK];
         uint32_t bits[BLOCK];

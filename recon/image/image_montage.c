@@ -275,7 +275,7 @@ static int montage_draw(const struct montage *m, const float window[2], struct p
     char text[CAPTION_LENGTH];
     size_t place[DIMENSIONS], stride = picture->width;
     memset(picture->pixels, GREY_GAP, picture->width * picture->height);
-    for (size_t tile = 0; tile < m->tiles; tile++) {
+    for (size_t tile = 0; tile < m->tiles && !result_canceled(); tile++) {
         size_t row = tile / m->columns, column = tile % m->columns;
         uint8_t *corner = picture->pixels + row * (cell_height(m) + GAP) * stride + column * (m->width + GAP);
         tile_place(m, row * m->row_step, (m->table ? column : tile) * m->column_step, place);

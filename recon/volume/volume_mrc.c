@@ -29,26 +29,19 @@ struct mrc {
 };
 _Static_assert(sizeof(struct mrc) == 1024, "An MRC header has 1024 bytes.");
 
-/* Whether node i is to be looked at: the file of a canceled job is not written. */
-static bool goes_on(size_t i)
-{
-    enum { NODES = 1 << 20 }; /* between two looks at a cancel */
-    return i % NODES != 0 || !result_canceled();
-}
-
 static void statistics(struct mrc *mrc, const struct volume *volume)
 {
     const size_t nodes = volume_nodes(volume);
     double sum = 0, squares = 0;
     mrc->least = mrc->largest = volume->data[0];
-    for (size_t i = 0; i < nodes && goes_on(i); i++) {
+    for (size_t i = 0; i < nodes && result_goes_on(i); i++) {
         const float value = volume->data[i];
         mrc->least = value < mrc->least ? value : mrc->least;
         mrc->largest = value > mrc->largest ? value : mrc->largest;
         sum += (double)value;
     }
     const double mean = sum / (double)nodes;
-    for (size_t i = 0; i < nodes && goes_on(i); i++)
+    for (size_t i = 0; i < nodes && result_goes_on(i); i++)
         squares += ((double)volume->data[i] - mean) * ((double)volume->data[i] - mean);
     mrc->mean = (float)mean;
     mrc->deviation = (float)sqrt(squares / (double)nodes);

@@ -211,6 +211,30 @@ static void writing_ends_with_a_cancel(void **state)
     image_series_free(series);
 }
 
+/* After a cancel no writer passes over all values first: those behind the first plane are not there. */
+static void no_values_are_looked_at_after_a_cancel(void **state)
+{
+    (void)state;
+    struct image_series *series = series_make(4, 2, 640, 640, 4, true);
+    const size_t plane = (size_t)640 * 640 * sizeof(struct c32), all = 4 * 2 * 4 * plane;
+    float *const kept = series->data;
+    const atomic_bool cancel = true;
+    float *data = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(data != MAP_FAILED && mprotect(data, plane, PROT_READ | PROT_WRITE) == 0);
+    memcpy(data, kept, plane);
+    series->data = data;
+    for (int format = 0; format < IMAGE_FORMATS; format++) {
+        const int fd = memfd_create("image", MFD_CLOEXEC);
+        result_cancel_by(&cancel);
+        assert_int_equal(image_write(series, (enum image_format)format, fd), ERR_CANCELED);
+        result_cancel_by(NULL);
+        close(fd);
+    }
+    munmap(data, all);
+    series->data = kept;
+    image_series_free(series);
+}
+
 /* Incompressible values, also in shapes whose frame or header outweighs them. */
 static void no_format_exceeds_its_size_estimate(void **state)
 {
@@ -275,6 +299,7 @@ int main(void)
         cmocka_unit_test(unknown_image_formats_are_refused),
         cmocka_unit_test(a_full_disk_is_reported_as_one),
         cmocka_unit_test(writing_ends_with_a_cancel),
+        cmocka_unit_test(no_values_are_looked_at_after_a_cancel),
         cmocka_unit_test(no_format_exceeds_its_size_estimate),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),
         cmocka_unit_test(a_series_too_large_for_size_t_is_refused),

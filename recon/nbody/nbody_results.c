@@ -109,10 +109,37 @@ struct view {
     double low[2], side;
 };
 
-static int compare(const void *a, const void *b)
+/* A double's bits as a number that orders as the doubles do. */
+static uint64_t ordered(uint64_t bits)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
+}
+
+/* The value that sorting would put at `rank`: the bits of its number 16 by 16, each from a histogram of those values
+ * that have the ones before. That takes four passes, which end with a cancel, and no copy of the values. */
+static int ranked(const double *values, size_t count, size_t stride, size_t rank, double *value)
+{
+    enum { DIGIT = 16, DIGITS = 1 << DIGIT };
+    uint64_t number = 0, bits;
+    size_t *histogram = malloc(DIGITS * sizeof *histogram);
+    if (!histogram)
+        return err_no_memory("a histogram");
+    for (int shift = 64 - DIGIT; shift >= 0; shift -= DIGIT) {
+        memset(histogram, 0, DIGITS * sizeof *histogram);
+        for (size_t i = 0; i < count && result_goes_on(i); i++) {
+            memcpy(&bits, &values[i * stride], sizeof bits);
+            bits = ordered(bits);
+            histogram[bits >> shift & (DIGITS - 1)] += (bits ^ number) >> shift >> DIGIT == 0;
+        }
+        uint64_t digit = 0;
+        while (digit < DIGITS - 1 && rank >= histogram[digit])
+            rank -= histogram[digit++];
+        number |= digit << shift;
+    }
+    free(histogram);
+    bits = number >> 63 ? number & ~(UINT64_C(1) << 63) : ~number;
+    memcpy(value, &bits, sizeof *value);
+    return 0;
 }
 
 static int view_of(const struct nbody_outcome *o, struct view *view)
@@ -121,19 +148,19 @@ static int view_of(const struct nbody_outcome *o, struct view *view)
     *view = (struct view){.side = o->box};
     if (o->periodic)
         return 0;
-    double *sorted = malloc((count + 1) * sizeof *sorted), middle[2];
-    if (!sorted)
-        return err_no_memory("a picture of %zu bodies", count);
+    const double *first = o->bodies.at[0];
+    double middle[2];
     view->side = 0;
     for (int d = 0; d < 2; d++) {
-        for (size_t i = 0; i < count; i++)
-            sorted[i] = o->bodies.at[i][d];
-        qsort(sorted, count, sizeof *sorted, compare);
-        const double low = sorted[count / 200], high = sorted[count - 1 - count / 200];
+        double low, high;
+        int rc = ranked(first + d, count, 3, count / 200, &low);
+        if (rc == 0)
+            rc = ranked(first + d, count, 3, count - 1 - count / 200, &high);
+        if (rc != 0)
+            return rc;
         middle[d] = (low + high) / 2;
         view->side = fmax(view->side, 1.1 * (high - low));
     }
-    free(sorted);
     view->side = view->side > 0 ? view->side : 1;
     for (int d = 0; d < 2; d++)
         view->low[d] = middle[d] - view->side / 2;
@@ -145,9 +172,9 @@ static void draw(const struct nbody_outcome *o, const struct view *view, float *
 {
     const int n = o->picture;
     double mean = 0;
-    for (size_t i = 0; i < o->bodies.count; i++)
+    for (size_t i = 0; i < o->bodies.count && result_goes_on(i); i++)
         mean += o->bodies.mass[i] / (double)o->bodies.count;
-    for (size_t i = 0; i < o->bodies.count; i++) {
+    for (size_t i = 0; i < o->bodies.count && result_goes_on(i); i++) {
         const double x = (o->bodies.at[i][0] - view->low[0]) / view->side * n - 0.5;
         const double y = (o->bodies.at[i][1] - view->low[1]) / view->side * n - 0.5;
         if (!(x > -1 && x < n && y > -1 && y < n))
@@ -177,22 +204,23 @@ static int colour(float *pixels, size_t count, uint8_t *rgb)
     size_t occupied = 0;
     if (!held)
         return err_no_memory("a picture of %zu pixels", count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && result_goes_on(i); i++) {
         pixels[i] = log10f(1 + 10 * pixels[i]);
         if (pixels[i] > 0)
             held[occupied++] = (double)pixels[i];
     }
-    qsort(held, occupied, sizeof *held, compare);
-    const float white = occupied ? (float)held[occupied - 1 - occupied / 1000] : 1;
-    for (size_t i = 0; i < count; i++) {
+    double most = 1;
+    int rc = occupied ? ranked(held, occupied, 1, occupied - 1 - occupied / 1000, &most) : 0;
+    free(held);
+    const float white = (float)most;
+    for (size_t i = 0; i < count && rc == 0 && result_goes_on(i); i++) {
         const float at = fminf(pixels[i] / white, 1) * SPANS;
         const int span = at < SPANS ? (int)at : SPANS - 1;
         for (int c = 0; c < 3; c++)
             rgb[3 * i + (size_t)c] =
                 (uint8_t)lrintf(stops[span][c] + (at - (float)span) * (stops[span + 1][c] - stops[span][c]));
     }
-    free(held);
-    return 0;
+    return rc;
 }
 
 int nbody_picture_write(const void *of, int format, int fd)

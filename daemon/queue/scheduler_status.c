@@ -154,6 +154,9 @@ int scheduler_held_check(struct scheduler *scheduler)
 {
     if (!scheduler->held)
         return 0;
+    int rc = spool_work_check(scheduler->core.spool, scheduler->core.options->work_reserve);
+    if (rc)
+        return rc;
     pthread_mutex_lock(&scheduler->lock);
     struct err by = scheduler->held_by;
     pthread_mutex_unlock(&scheduler->lock);

@@ -57,7 +57,7 @@ bool scheduler_early_told(struct scheduler *scheduler, const char *id, char out[
 /* Whether no job starts because of the disk: too little space (option work-reserve) or inodes, or failing writes. */
 bool scheduler_is_held(struct scheduler *scheduler);
 
-/* Fails with the reason for that. */
+/* Fails with the reason for that, as of now; if there is none any more, with that of the last turn. */
 int scheduler_held_check(struct scheduler *scheduler);
 
 /* clock_seconds() of the scheduler's last turn: advances after scheduler_wake() unless the thread hangs. */

@@ -61,6 +61,23 @@ static void waits_out(struct fixture *f, int error)
     assert_int_equal(scheduler_held_check(f->scheduler), 0);
 }
 
+/* The reason is that of now, not of the scheduler's last turn: its numbers are those of the disk. */
+static void the_reason_is_that_of_now(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t reserve = f->options.work_reserve;
+    char id[JOB_ID];
+    f->options.work_reserve = INT64_MAX;
+    submit(f, "good", id);
+    held_wait(f);
+    f->options.work_reserve = INT64_MAX / 2;
+    assert_int_equal(scheduler_held_check(f->scheduler), ERR_SPOOL_FULL);
+    assert_non_null(strstr(err_last()->text, "at least 4611686018427.4 MB"));
+    f->options.work_reserve = reserve;
+    struct job job = reach_while(f, id, JOB_SUCCEEDED, true);
+    job_clear(&job);
+}
+
 static void jobs_wait_for_room(void **state)
 {
     waits_out(*state, ENOSPC);
@@ -146,6 +163,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return worker();
     const struct CMUnitTest tests[] = {
+        WITH_SCHEDULER(the_reason_is_that_of_now),
         WITH_SCHEDULER(jobs_wait_for_room),
         WITH_SCHEDULER(jobs_wait_for_memory),
         WITH_SCHEDULER(jobs_wait_while_the_disk_fails),

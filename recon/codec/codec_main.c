@@ -173,11 +173,11 @@ static int fork_receive(void)
     return fd;
 }
 
-/* Show this process as `mrirecon-codec WORD` in ps, by overwriting its argument, which is not shorter. */
-static void list_as(char *own, const char *word)
+/* Show this process as `mrirecon-codec decode` in ps, by overwriting the template's argument, which is not shorter. */
+static void list_as_decoder(char *verb)
 {
-    memset(own, 0, strlen(CODEC_TEMPLATE));
-    memcpy(own, word, strlen(word));
+    memset(verb, 0, strlen(CODEC_TEMPLATE));
+    memcpy(verb, CODEC_DECODE, strlen(CODEC_DECODE));
 }
 
 /* Fork for each message, by clone() with CLONE_PARENT, so that the child is a child of this process's parent, which
@@ -193,15 +193,14 @@ static _Noreturn void template(char *verb)
     malloc_trim(0);
     for (;;) {
         int fd = fork_receive();
-        list_as(verb, CODEC_DECODE);
         long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0L, 0L, 0L, 0L);
         if (pid == 0) {
             dup2(fd, CODEC_FD);
             close(fd);
             sandbox_follow_parent(CODEC_FD);
+            list_as_decoder(verb); /* who sees a decoder, and stops it, has one that ends with its parent */
             serve(0);
         }
-        list_as(verb, CODEC_TEMPLATE);
         close(fd);
         const struct codec_forked answer = {{CODEC_FORK_MAGIC, CODEC_VERSION}, pid > 0 ? pid : 0};
         if (send(CODEC_FD, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer)

@@ -56,7 +56,11 @@ def outside():
 
 @test("the client reports a server without TLS")
 def plain(daemon):
-    told = client(None, "list", "--server", daemon.url.replace("http:", "https:"), check=False)
+    def asked():
+        """What the client says; None if it got no processor for the 10 s in which it wants to be connected."""
+        done = client(None, "list", "--server", daemon.url.replace("http:", "https:"), check=False)
+        return None if "timeout" in done.stderr else done
+    told = wait_until(asked, "the client to connect")
     assert told.returncode == 1 and "its address begins with http://" in told.stderr, told.stderr
 
 

@@ -11,7 +11,7 @@ import time
 
 import scans
 from harness import Daemon, fault, main, same, test, wait_until
-from tus import BYTES, TUS, append, begin, checksum, chunked, create, offset_of, scan, used
+from tus import BYTES, TUS, append, begin, checksum, chunked, create, offset_of, scan, uploads_of, used
 
 
 @test("a refused chunk that exceeds the announced length becomes no job, even if it begins with a complete scan")
@@ -261,12 +261,6 @@ def share_of_a_client():
             daemon.request("DELETE", upload, headers=TUS).expect(204)
         same(append(daemon, second, offset_of(daemon, second), bytes(100)).status, 204,
              "status of a chunk within the share")
-
-
-def uploads_of(daemon):
-    """The addresses of all unfinished uploads."""
-    return {f"/v1/uploads/{name.removesuffix('.json')}" for name in os.listdir(os.path.join(daemon.state, "uploads"))
-            if name.endswith(".json")}
 
 
 def while_reserved(daemon, look):

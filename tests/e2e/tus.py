@@ -1,6 +1,7 @@
 """A client of resumable uploads (tus 1.0), and what the daemon counts of them."""
 import base64
 import hashlib
+import os
 import socket
 
 import scans
@@ -54,3 +55,9 @@ def checksum(name, body):
 
 def used(daemon):
     return daemon.metrics()["mrirecond_spool_used_bytes"]
+
+
+def uploads_of(daemon):
+    """The addresses of all unfinished uploads."""
+    return {f"/v1/uploads/{name.removesuffix('.json')}" for name in os.listdir(os.path.join(daemon.state, "uploads"))
+            if name.endswith(".json")}

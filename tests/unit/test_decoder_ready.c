@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 
 /* Process ids of this program's children that decode. The template that they are forked from goes to pids[CHILDREN -
  * 1], or 0. */
@@ -60,6 +61,14 @@ static int children(pid_t pids[CHILDREN])
     return count;
 }
 
+/* Wait until so many decode: a process that was just forked is listed as a template for a moment. */
+static void children_await(pid_t pids[CHILDREN], int count)
+{
+    for (int ms = 0; children(pids) != count && ms < 60000; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_int_equal(children(pids), count);
+}
+
 static void a_pre_started_decoder_serves_one_upload(void **state)
 {
     const struct place *p = *state;
@@ -69,7 +78,7 @@ static void a_pre_started_decoder_serves_one_upload(void **state)
     int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
-    assert_int_equal(children(before), 2);
+    children_await(before, 2);
     for (int i = 0; i < 4; i++) { /* two that were started in advance, then fresh ones */
         bool good = i % 2 == 0;
         assert_int_equal(scan_decode(&scan, decoder, good ? fd : wrong, NULL, &roomy, NULL, NULL),
@@ -77,11 +86,11 @@ static void a_pre_started_decoder_serves_one_upload(void **state)
         scan_close(&scan);
     }
     assert_int_equal(decoder_prepare(decoder, 2), 0);
-    assert_int_equal(children(pids), 2);
+    children_await(pids, 2);
     for (int i = 0; i < 4; i++)
         assert_true(pids[i / 2] != before[i % 2]);
     assert_int_equal(decoder_prepare(decoder, 99), 0);
-    assert_int_equal(children(pids), DECODER_MOST_READY);
+    children_await(pids, DECODER_MOST_READY);
     assert_null(decoder_lost(decoder));
     decoder_free(decoder);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left, not even a zombie */
@@ -101,8 +110,8 @@ static void a_pre_started_decoder_that_died_is_replaced_and_reported(void **stat
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     for (int way = 0; way < 2; way++) { /* the death is noticed by the upload, or when processes are prepared */
         assert_int_equal(decoder_prepare(decoder, 2), 0);
-        int count = children(pids);
-        for (int i = 0; i < count; i++) {
+        children_await(pids, 2);
+        for (int i = 0; i < 2; i++) {
             assert_int_equal(kill(pids[i], SIGKILL), 0);
             assert_int_equal(waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOWAIT), 0);
         }
@@ -135,7 +144,7 @@ static void a_template_that_ended_is_replaced_and_reported(void **state)
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     assert_int_equal(decoder_prepare(decoder, 1), 0);
     for (int way = 0; way < 2; way++) {
-        assert_int_equal(children(ready), 1);
+        children_await(ready, 1);
         pid_t template = ready[CHILDREN - 1];
         assert_true(template > 0);
         assert_int_equal(kill(template, SIGKILL), 0);
@@ -154,7 +163,7 @@ static void a_template_that_ended_is_replaced_and_reported(void **state)
         assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
         scan_close(&scan);
         assert_int_equal(decoder_prepare(decoder, 1), 0);
-        assert_int_equal(children(pids), 1);
+        children_await(pids, 1);
         assert_true(pids[CHILDREN - 1] > 0 && pids[CHILDREN - 1] != template);
         assert_null(decoder_lost(decoder));
     }
@@ -205,7 +214,7 @@ static void a_decoder_has_no_memory_of_other_uploads(void **state)
     assert_int_equal(decoder_prepare(decoder, 2), 0);
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
-    assert_int_equal(children(pids), 2);
+    children_await(pids, 2);
     const char *own = strstr(scan.xml, "propellor");
     assert_non_null(own);
     for (int i = 0; i < 2; i++)
@@ -241,7 +250,7 @@ static void a_pre_started_decoder_keeps_the_limits(void **state)
     limits.bytes = 100;
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     /* It has ended, but was not yet waited for. */
-    assert_int_equal(children(pids), 1);
+    children_await(pids, 1);
     assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
     assert_int_equal(limit.rlim_max, 100);
     assert_int_equal(prlimit(pids[0], RLIMIT_CPU, NULL, &limit), 0);

@@ -44,17 +44,19 @@ struct writing {
 
 /* Start write-back of small files early, so that the daemon's fsync finds less to do. Sync large ones completely,
  * because the daemon's scheduler does nothing else during an fsync; in pieces, so that a cancel can end this process in
- * between. The kernel reports a write-back error once per open file: possibly here. */
+ * between. The disk has a few pieces at a time: a file that were submitted as a whole would keep a busy disk, and this
+ * thread, beyond a cancel. The kernel reports a write-back error once per open file: possibly here. */
 static int write_back(int file)
 {
-    const off_t piece = 32 << 20;
+    const off_t piece = 4 << 20, ahead = 32 << 20;
     struct stat there;
-    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
-    if (fstat(file, &there) < 0 || there.st_size <= piece)
+    sync_file_range(file, 0, ahead, SYNC_FILE_RANGE_WRITE);
+    if (fstat(file, &there) < 0 || there.st_size <= ahead)
         return 0;
     for (off_t at = 0; at < there.st_size; at += piece) {
         if (result_canceled())
             return result_put_failed(ECANCELED, RESULTS);
+        sync_file_range(file, at + ahead, piece, SYNC_FILE_RANGE_WRITE);
         if (sync_file_range(file, at, piece,
                             SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
             (errno == EIO || errno == ENOSPC || errno == EDQUOT))

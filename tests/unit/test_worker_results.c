@@ -1,0 +1,79 @@
+/* daemon/worker/worker_results.h: how large results reach the disk. */
+#include "daemon/worker/worker_results.h"
+#include "gridding/base/err.h"
+#include "recon/recon.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { RESULT_BYTES = 200 << 20, HELD_BYTES = 64 << 20 };
+
+/* The end of what was handed to the disk; the job is canceled with the first wait for it. */
+static off_t submitted;
+static int waits;
+static atomic_bool canceled;
+static bool cancels;
+
+int sync_file_range(int fd, off_t offset, off_t count, unsigned flags)
+{
+    (void)fd;
+    const off_t end = count ? offset + count : RESULT_BYTES;
+    submitted = end > submitted ? end : submitted;
+    if (flags & SYNC_FILE_RANGE_WAIT_AFTER) {
+        waits++;
+        canceled = cancels;
+    }
+    return 0;
+}
+
+static int result_write(const void *of, int format, int fd)
+{
+    (void)of, (void)format;
+    return ftruncate(fd, RESULT_BYTES);
+}
+
+static int written(bool cancel)
+{
+    struct result_files files = {.kind = kind_find("recon"), .fds = {memfd_create("result", MFD_CLOEXEC)}, .count = 1};
+    struct job_outcome outcome = {
+        .result = {{files.kind->results[0].name, NULL, result_write, NULL}}, .results = 1, .report = json_object()};
+    files.cancel = &canceled;
+    json_object_set_new(outcome.report, "stages", json_object());
+    submitted = waits = 0;
+    canceled = false;
+    cancels = cancel;
+    const int rc = result_files_write(&files, &outcome);
+    json_decref(outcome.report);
+    close(files.fds[0]);
+    return rc;
+}
+
+/* A disk that is busy with others holds a thread that hands it more: it gets few pieces at a time. */
+static void a_cancel_finds_little_of_a_result_on_its_way_to_the_disk(void **state)
+{
+    (void)state;
+    assert_int_equal(written(true), ERR_CANCELED);
+    assert_int_equal(waits, 1);
+    assert_true(submitted <= HELD_BYTES);
+}
+
+static void all_of_a_large_result_is_synced(void **state)
+{
+    (void)state;
+    assert_int_equal(written(false), 0);
+    assert_true(submitted >= RESULT_BYTES && waits > 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cancel_finds_little_of_a_result_on_its_way_to_the_disk),
+        cmocka_unit_test(all_of_a_large_result_is_synced),
+    };
+    return cmocka_run_group_tests_name("worker results", tests, NULL, NULL);
+}

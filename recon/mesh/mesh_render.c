@@ -4,11 +4,12 @@
 #include "recon/mesh/mesh_leaf.h"
 
 #include "gridding/base/err.h"
+#include "recon/result_file.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { FINE = 2, MARGIN = 16 };
+enum { FINE = 2, MARGIN = 16, LOOK = 1 << 12 /* triangles drawn between two looks at a cancel */ };
 
 /* The view: x of the picture to the right, y up, z towards the viewer; from 35 degrees right of the y axis' front and
  * 25 above, with z of the mesh upwards. Rows are unit vectors. */
@@ -49,7 +50,7 @@ static void view_fit(struct view *v)
         v->low[d] = INFINITY;
         v->high[d] = -INFINITY;
     }
-    for (size_t i = 0; i < v->mesh->vertices; i++) {
+    for (size_t i = 0; i < v->mesh->vertices && result_goes_on(i); i++) {
         double at[3];
         turn(v->mesh->vertex[i].at, at);
         for (int d = 0; d < 3; d++) {
@@ -196,7 +197,7 @@ static bool at_outline(const struct view *v, size_t x, size_t y)
 /* The mean of the fine pixels, white where empty. Because of the margins, every drawn pixel has neighbours. */
 static void picture_fill(struct picture *picture, const struct view *v)
 {
-    for (size_t y = 0; y < picture->height; y++)
+    for (size_t y = 0; y < picture->height && !result_canceled(); y++)
         for (size_t x = 0; x < picture->width; x++) {
             unsigned sum[3] = {0};
             for (size_t i = 0; i < FINE * FINE; i++) {
@@ -229,7 +230,7 @@ int mesh_render(struct picture *out, const struct mesh *mesh)
     }
     for (size_t i = 0; i < pixels; i++)
         v.depth[i] = -INFINITY;
-    for (size_t t = 0; t < mesh->triangles; t++)
+    for (size_t t = 0; t < mesh->triangles && (t % LOOK != 0 || !result_canceled()); t++)
         triangle_draw(&v, t);
     picture_fill(&picture, &v);
     free(v.depth);

@@ -232,6 +232,28 @@ static void a_full_disk_and_a_cancel_are_reported(void **state)
     assert_false(mesh_file_most(SIZE_MAX / 2, 1, MESH_PLY, &bytes));
 }
 
+/* The picture of a canceled job does not pass over the mesh, which is not there. */
+static void no_triangle_is_looked_at_after_a_cancel(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_make(41, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0), gone = *mesh;
+    const size_t vertices = mesh->vertices * sizeof *mesh->vertex, corners = mesh->triangles * sizeof *mesh->corner;
+    gone.vertex = mmap(NULL, vertices, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    gone.corner = mmap(NULL, corners, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(gone.vertex != MAP_FAILED && gone.corner != MAP_FAILED);
+    const atomic_bool cancel = true;
+    const int file = memfd_create("mesh", MFD_CLOEXEC);
+    result_cancel_by(&cancel);
+    assert_int_equal(mesh_write(&gone, MESH_PNG, file), ERR_CANCELED);
+    result_cancel_by(NULL);
+    close(file);
+    munmap(gone.vertex, vertices);
+    munmap(gone.corner, corners);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +263,7 @@ int main(void)
         cmocka_unit_test(the_picture_shows_a_disc),
         cmocka_unit_test(the_picture_shows_the_near_side),
         cmocka_unit_test(a_full_disk_and_a_cancel_are_reported),
+        cmocka_unit_test(no_triangle_is_looked_at_after_a_cancel),
     };
     return cmocka_run_group_tests_name("mesh_files", tests, NULL, NULL);
 }

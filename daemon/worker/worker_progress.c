@@ -20,6 +20,9 @@ struct reporter {
     bool waiting; /* `now` is to be sent at `due` */
     bool gone;    /* the daemon has closed the socket */
     double due;
+    double (*part)(const void *of); /* of the step since `from` that is done; NULL: the job reports that itself */
+    const void *of;
+    double from;
 };
 
 /* Send `now`; under the lock. */
@@ -36,17 +39,30 @@ static void send_now(struct reporter *r)
     r->due = clock_seconds() + 1e-3 * PAUSE_MS;
 }
 
+/* Send how far the watched step is, if that has changed; under the lock. */
+static void look(struct reporter *r)
+{
+    const double fraction = r->from + (1 - r->from) * r->part(r->of);
+    r->due = clock_seconds() + 1e-3 * PAUSE_MS;
+    if (fraction > r->now.fraction) {
+        r->now.fraction = fraction;
+        send_now(r);
+    }
+}
+
 static void *report(void *context)
 {
     struct reporter *r = context;
     pthread_mutex_lock(&r->lock);
     for (;;) {
-        if (!r->waiting)
+        if (!r->waiting && !r->part)
             pthread_cond_wait(&r->work, &r->lock);
         else if (clock_seconds() < r->due)
             thread_cond_wait(&r->work, &r->lock, r->due);
-        else
+        else if (r->waiting)
             send_now(r);
+        else
+            look(r);
     }
     return NULL;
 }
@@ -102,10 +118,21 @@ int reporter_tell(struct reporter *r, const struct step_progress *said)
     return gone;
 }
 
+void reporter_watch(struct reporter *r, double (*part)(const void *of), const void *of)
+{
+    pthread_mutex_lock(&r->lock);
+    r->part = part;
+    r->of = of;
+    r->from = r->now.fraction;
+    pthread_cond_signal(&r->work);
+    pthread_mutex_unlock(&r->lock);
+}
+
 void reporter_end(struct reporter *r)
 {
     pthread_mutex_lock(&r->lock);
     r->id = NULL;
     r->waiting = false;
+    r->part = NULL;
     pthread_mutex_unlock(&r->lock);
 }

@@ -30,6 +30,17 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
     return 0;
 }
 
+struct job_room result_room_read(const struct result_files *files, const json_t *room)
+{
+    return (struct job_room){
+        .files = files->file,
+        .count = files->count,
+        .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
+        .most_of = json_string_value(json_object_get(room, "most_of")),
+        .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
+    };
+}
+
 enum { COPIED_BYTES = 1 << 20 };
 static const char RESULTS[] = "A result";
 
@@ -42,17 +53,27 @@ struct writing {
     struct err failure;
 };
 
+static void synced(const struct result_files *files, off_t bytes)
+{
+    if (files->synced)
+        *files->synced += (unsigned long long)bytes;
+}
+
 /* Start write-back of small files early, so that the daemon's fsync finds less to do. Sync large ones completely,
  * because the daemon's scheduler does nothing else during an fsync; in pieces, so that a cancel can end this process in
  * between. The disk has a few pieces at a time: a file that were submitted as a whole would keep a busy disk, and this
  * thread, beyond a cancel. The kernel reports a write-back error once per open file: possibly here. */
-static int write_back(int file)
+static int write_back(const struct result_files *files, int file)
 {
     const off_t piece = 4 << 20, ahead = 32 << 20;
     struct stat there;
     sync_file_range(file, 0, ahead, SYNC_FILE_RANGE_WRITE);
-    if (fstat(file, &there) < 0 || there.st_size <= ahead)
+    if (fstat(file, &there) < 0)
         return 0;
+    if (there.st_size <= ahead) {
+        synced(files, there.st_size);
+        return 0;
+    }
     for (off_t at = 0; at < there.st_size; at += piece) {
         if (result_canceled())
             return result_put_failed(ECANCELED, RESULTS);
@@ -61,8 +82,20 @@ static int write_back(int file)
                             SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
             (errno == EIO || errno == ENOSPC || errno == EDQUOT))
             return disk_failed("writing the results");
+        synced(files, there.st_size - at < piece ? there.st_size - at : piece);
     }
     return 0;
+}
+
+double result_files_part(const void *of)
+{
+    const struct result_files *files = of;
+    double bytes = (double)*files->synced;
+    struct stat there;
+    for (int i = 0; i < files->count; i++)
+        bytes += fstat(files->fds[i], &there) == 0 ? (double)there.st_size : 0;
+    const double part = files->most ? 0.5 * bytes / (double)files->most : 0;
+    return part < 1 ? part : 1;
 }
 
 static int bytes_write(int file, const char *bytes, size_t count)
@@ -79,7 +112,7 @@ static int bytes_write(int file, const char *bytes, size_t count)
 }
 
 /* An empty one stays empty: its result cannot be brought into that format. */
-static int file_copy(int memory, int file)
+static int file_copy(const struct result_files *files, int memory, int file)
 {
     struct stat from, to;
     if (fstat(memory, &from) < 0 || fstat(file, &to) < 0)
@@ -92,7 +125,7 @@ static int file_copy(int memory, int file)
         return err_no_memory("%zu bytes of results", count);
     int rc = bytes_write(file, bytes, count);
     munmap(bytes, count);
-    return rc == 0 ? write_back(file) : rc;
+    return rc == 0 ? write_back(files, file) : rc;
 }
 
 static int file_write(const struct writing *writing, int i)
@@ -101,7 +134,7 @@ static int file_write(const struct writing *writing, int i)
     const struct made_files *made = writing->made;
     struct stat there;
     if (made && made->file_of[i] >= 0)
-        return file_copy(made->file_of[i], files->fds[i]);
+        return file_copy(files, made->file_of[i], files->fds[i]);
     if (made && fstat(files->fds[i], &there) == 0 && there.st_dev == made->device[i] && there.st_ino == made->inode[i])
         return 0;
     const struct result_file file = files->file[i];
@@ -116,7 +149,7 @@ static int file_write(const struct writing *writing, int i)
     int rc = result->write(result->of, file.format, files->fds[i]);
     if (rc == ERR_NOT_ACCEPTABLE && file.format > 0)
         return 0; /* the file stays empty; the job still has its result in the native format */
-    return rc == 0 ? write_back(files->fds[i]) : rc;
+    return rc == 0 ? write_back(files, files->fds[i]) : rc;
 }
 
 static void *files_write(void *context)

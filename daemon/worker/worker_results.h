@@ -15,7 +15,13 @@ struct result_files {
     int fds[KIND_MAX_FILES]; /* the caller's */
     int count;
     const atomic_bool *cancel; /* writing them ends once it is true; NULL: it does not */
+    uint64_t most;             /* bytes of all, at most; 0: not known */
+    atomic_ullong *synced;     /* bytes of them that need not be handed to the disk any more; NULL: nobody asks */
 };
+
+/* How much of the writing of these `struct result_files` is done, from 0 to 1; their `synced` is set. Any thread, while
+ * the files are open. */
+double result_files_part(const void *files);
 
 /* The bytes of files, written before there are any files: in memory. */
 struct made_files {
@@ -43,6 +49,9 @@ void live_file_show(void *file, const struct job_parts *parts, size_t count, siz
 /* Read the message's names of `count` files: ["image.h5", ...]. Fails with ERR_BAD_REQUEST. */
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds,
                       int count);
+
+/* The room for these files, which must outlive it, from a job's message. */
+struct job_room result_room_read(const struct result_files *files, const json_t *room);
 
 /* Write the job's results, and add the time to its report. The daemon syncs them. Fails as job_result.write(),
  * disk_failed(), and with ERR_CANCELED, ERR_INTERNAL (the job lacks a result, or wrote more than announced). */

@@ -272,27 +272,6 @@ static void ahead_ended(void *context)
     fetcher_tend(w->fetcher);
 }
 
-/* The writing step, which the job does not report itself. */
-static void progress_write(struct worker_process *w, const struct kind *kind)
-{
-    const int step = kind_step_writing(kind);
-    const struct step_progress now = {.step = step, .fraction = step < 0 ? 1 : 1 - kind->steps[step].share};
-    if (step >= 0)
-        reporter_tell(w->reporter, &now);
-}
-
-static struct job_room room_read(const struct order *order, const struct result_files *files)
-{
-    const json_t *room = json_object_get(order->message, "room");
-    return (struct job_room){
-        .files = files->file,
-        .count = files->count,
-        .most = most_of(order->message),
-        .most_of = json_string_value(json_object_get(room, "most_of")),
-        .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
-    };
-}
-
 /* The cache of a kind, kept from job to job. Another kind's is freed first, because it may occupy the device's memory.
  * Without memory for a cache there is none. */
 static void *cache_of(struct worker_process *w, const struct kind_run *run)
@@ -313,7 +292,20 @@ struct running {
     const struct kind *kind;
     struct result_files files;
     struct ahead_job made; /* .input: the kind's */
+    atomic_ullong synced;  /* of the files */
 };
+
+/* The writing step, which the job does not report itself. Small results are written before they could be asked for. */
+static void progress_write(struct worker_process *w, struct running *job)
+{
+    enum { SMALL_BYTES = 32 << 20 };
+    const int step = kind_step_writing(job->kind);
+    const struct step_progress now = {.step = step, .fraction = step < 0 ? 1 : 1 - job->kind->steps[step].share};
+    job->files.most = job->made.outcome.most_bytes;
+    job->files.synced = &job->synced;
+    if (step >= 0 && reporter_tell(w->reporter, &now) == 0 && job->files.most > SMALL_BYTES)
+        reporter_watch(w->reporter, result_files_part, &job->files);
+}
 
 /* Whether the job was computed ahead, and may leave what it made: its files are the same, and there is room for them.
  * Else it runs, and says what is wrong. */
@@ -358,7 +350,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
     if (rc != 0)
         return rc;
     job->files.cancel = &w->cancel;
-    const struct job_room room = room_read(order, &job->files);
+    const struct job_room room = result_room_read(&job->files, json_object_get(order->message, "room"));
     reporter_begin(w->reporter, job->kind, order->id);
     const bool made = is_made(job, &room, begun);
     if (!job->made.input)
@@ -375,7 +367,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
         rc = run->run(&job->made.outcome, w->dev, &request, listener, job->made.input);
     }
     if (rc == 0)
-        progress_write(w, job->kind);
+        progress_write(w, job);
     return rc;
 }
 
@@ -390,9 +382,9 @@ static int job_run(struct worker_process *w, const struct order *order)
         rc = job.made.made.written ? made_files_copy(&job.made.made, &job.files, &job.made.outcome)
                                    : result_files_write(&job.files, &job.made.outcome);
     bool put_back = rc == ERR_SPOOL_FULL || (computed && disk_is_cause(rc));
+    reporter_end(w->reporter); /* it looks at the files */
     fds_close(order->fds, order->fd_count);
     made_files_free(&job.made.made); /* they may be the same files */
-    reporter_end(w->reporter);
     pthread_mutex_lock(&w->lock);
     w->order.id[0] = '\0'; /* after this answer the daemon may send the next job */
     pthread_mutex_unlock(&w->lock);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -116,6 +117,60 @@ static void progress_is_sent_once_and_not_after_the_end(void **state)
     reporter_end(reporter);
 }
 
+static double part; /* of the watched step, under the lock of the test */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static double part_of(const void *of)
+{
+    assert_ptr_equal(of, &part);
+    pthread_mutex_lock(&lock);
+    const double now = part;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+static void set_part(double to)
+{
+    pthread_mutex_lock(&lock);
+    part = to;
+    pthread_mutex_unlock(&lock);
+}
+
+/* The fraction of the next message. */
+static double told(double seconds)
+{
+    json_t *message = next(seconds);
+    assert_non_null(message);
+    assert_string_equal(json_string_value(json_object_get(message, "step")), "gridding");
+    const double fraction = json_number_value(json_object_get(message, "fraction"));
+    json_decref(message);
+    return fraction;
+}
+
+static void a_watched_step_is_asked_how_far_it_is_until_the_job_ends(void **state)
+{
+    (void)state;
+    set_part(0);
+    tell(GRIDDING, 0.5, 0, 0);
+    assert_true(told(0) == 0.5);
+    reporter_watch(reporter, part_of, &part);
+    assert_null(next(0.3)); /* it stands still */
+    set_part(0.5);
+    assert_true(told(60) == 0.75);
+    set_part(0.25); /* what has been done stays so */
+    assert_null(next(0.3));
+    set_part(1);
+    assert_true(told(60) == 1);
+    set_part(0);
+    reporter_end(reporter);
+    reporter_begin(reporter, kind_find("recon"), "job");
+    tell(GRIDDING, 0.5, 0, 0);
+    assert_true(told(60) == 0.5);
+    set_part(1);
+    assert_null(next(0.3));
+    reporter_end(reporter);
+}
+
 static void a_closed_daemon_is_noticed(void **state)
 {
     (void)state;
@@ -129,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup(a_burst_becomes_few_messages_that_end_with_the_newest, setup),
         cmocka_unit_test_setup(progress_is_sent_at_once_and_again_while_a_step_stands_still, setup),
         cmocka_unit_test_setup(progress_is_sent_once_and_not_after_the_end, setup),
+        cmocka_unit_test_setup(a_watched_step_is_asked_how_far_it_is_until_the_job_ends, setup),
         cmocka_unit_test_setup(a_closed_daemon_is_noticed, setup),
     };
     return cmocka_run_group_tests_name("worker progress", tests, NULL, NULL);

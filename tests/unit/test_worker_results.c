@@ -19,12 +19,18 @@ static int waits;
 static atomic_bool canceled;
 static bool cancels;
 
+static struct result_files *asked; /* how much of them is written and synced */
+static double least, most, part_at_end;
+
 int sync_file_range(int fd, off_t offset, off_t count, unsigned flags)
 {
     (void)fd;
     const off_t end = count ? offset + count : RESULT_BYTES;
     submitted = end > submitted ? end : submitted;
     if (flags & SYNC_FILE_RANGE_WAIT_AFTER) {
+        const double part = result_files_part(asked);
+        least = part < least ? part : least;
+        most = part > most ? part : most;
         waits++;
         canceled = cancels;
     }
@@ -42,12 +48,19 @@ static int written(bool cancel)
     struct result_files files = {.kind = kind_find("recon"), .fds = {memfd_create("result", MFD_CLOEXEC)}, .count = 1};
     struct job_outcome outcome = {
         .result = {{files.kind->results[0].name, NULL, result_write, NULL}}, .results = 1, .report = json_object()};
+    atomic_ullong synced = 0;
     files.cancel = &canceled;
+    files.most = RESULT_BYTES;
+    files.synced = &synced;
+    asked = &files;
+    least = 1;
+    most = 0;
     json_object_set_new(outcome.report, "stages", json_object());
     submitted = waits = 0;
     canceled = false;
     cancels = cancel;
     const int rc = result_files_write(&files, &outcome);
+    part_at_end = result_files_part(&files);
     json_decref(outcome.report);
     close(files.fds[0]);
     return rc;
@@ -69,10 +82,19 @@ static void all_of_a_large_result_is_synced(void **state)
     assert_true(submitted >= RESULT_BYTES && waits > 1);
 }
 
+/* The first half of the way is the file, the second the disk. */
+static void how_much_is_written_is_told(void **state)
+{
+    (void)state;
+    assert_int_equal(written(false), 0);
+    assert_true(least == 0.5 && most > 0.9 && most < 1 && part_at_end == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cancel_finds_little_of_a_result_on_its_way_to_the_disk),
+        cmocka_unit_test(how_much_is_written_is_told),
         cmocka_unit_test(all_of_a_large_result_is_synced),
     };
     return cmocka_run_group_tests_name("worker results", tests, NULL, NULL);

@@ -213,8 +213,8 @@ static void *reader(void *context)
                 main_tell(w);
             }
             if (strcmp(type, "ping") == 0) {
+                fetcher_tend(w->fetcher); /* first: who has the answer knows that decoders were asked for */
                 status_send(w);
-                fetcher_tend(w->fetcher);
             }
         }
         json_decref(message);

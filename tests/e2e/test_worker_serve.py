@@ -336,6 +336,8 @@ def served_ping():
                 return file.read().rsplit(")", 1)[1].split()[0]
         first = served.ready(2)
         template, = set(children_of(served.process.pid)) - set(first)
+        # It tells the worker of a decoder after the decoder stands ready, and then sleeps.
+        wait_until(lambda: state(template) == "S", "the template to have nothing to do")
         os.kill(template, signal.SIGSTOP)  # who has a decoder forked waits
         wait_until(lambda: state(template) == "T", "the template to stop")
         with open(path, "wb") as file:

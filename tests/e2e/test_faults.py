@@ -31,14 +31,15 @@ def worker_killed():
 def worker_killed_twice():
     with Daemon(expect_trouble=True) as daemon:
         identity = submit_slow(daemon)
-        for _ in range(2):
-            worker = wait_until(lambda: daemon.job(identity)["state"] == "running"
-                                and daemon.job(identity)["progress"] > 0.01
-                                and daemon.children("mrirecon-worker"), "a worker that computes")[0]
+
+        def computes(attempt):
+            job = daemon.job(identity)
+            return (job["state"] == "running" and job["attempts"] == attempt and job["progress"] > 0.01
+                    and daemon.children("mrirecon-worker"))
+        for attempt in (1, 2):
+            worker = wait_until(lambda: computes(attempt), "a worker that computes")[0]
             os.kill(worker, signal.SIGKILL)
             wait_until(lambda: worker not in daemon.children("mrirecon-worker"), "the worker's end")
-            wait_until(lambda: daemon.job(identity)["state"] != "running" or daemon.job(identity)["progress"] < 0.01
-                       or daemon.children("mrirecon-worker"), "the daemon to notice its end")
         job = daemon.finish(identity)
         same(job["state"], "failed", "state")
         same(job["error"]["code"], "worker-died", "code")

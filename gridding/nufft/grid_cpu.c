@@ -8,8 +8,7 @@
 #include <string.h>
 
 enum { PANEL = 16, GROUPS = 4 };
-enum { PANELS = 8 /* that a thread takes at a time where only some are transformed, which lie together */ };
-enum { ROWS = 4 /* likewise */ };
+enum { PANELS = 8, ROWS = 4 /* that a thread takes at a time where only some are transformed, which lie together */ };
 enum { ALONE_VALUES = 1 << 17 /* fewer are transformed by one thread, before another that slept has come */ };
 enum { PLANES_LEAST = 4 /* of each thread, so that none waits for long at the end */ };
 enum { PIECES = 8 /* of each thread in a pass, if threads take what is left */ };
@@ -21,6 +20,8 @@ struct grid_cpu {
     const struct nufft_shape *shape;
     int threads, lanes_most;
     bool same_parts;
+    bool again, clear;                /* the last transform was a to_image(); the present one clears */
+    size_t zeros, had;                /* values from the first on that are 0; before they were taken */
     struct fft_cpu *x_alone[2];       /* [to image, from image]: one lane */
     struct fft_columns *x[2][GROUPS]; /* [to image, from image][lanes]: more */
     struct fft_columns *column[2][3]; /* [to image, from image][axis], PANEL columns; y and z */
@@ -53,16 +54,20 @@ static int make_ffts(struct grid_cpu *p)
     return 0;
 }
 
+static size_t values_of(const struct grid_cpu *p, int lanes)
+{
+    return (size_t)p->shape->grid[0] * (size_t)p->shape->grid[1] * (size_t)p->shape->grid[2] * (size_t)lanes;
+}
+
 static int make_values(struct grid_cpu *p)
 {
     const struct nufft_shape *s = p->shape;
-    size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
     int longest = s->grid[0];
     for (int d = 1; d < 3; d++)
         longest = s->grid[d] > longest ? s->grid[d] : longest;
     p->panel_count = (size_t)longest * PANEL;
     size_t panels = (size_t)p->threads * 2 * p->panel_count * sizeof *p->panel, bytes = 0;
-    if (size_mul(cells, (size_t)p->lanes_most * sizeof *p->values, &bytes) && size_add(bytes, 63, &bytes)) {
+    if (size_mul(values_of(p, 1), (size_t)p->lanes_most * sizeof *p->values, &bytes) && size_add(bytes, 63, &bytes)) {
         p->values = aligned_alloc(64, bytes / 64 * 64);
         p->panel = aligned_alloc(64, panels);
     }
@@ -118,6 +123,19 @@ size_t grid_cpu_bytes(const struct grid_cpu *p)
 struct c32 *grid_cpu_values(struct grid_cpu *p)
 {
     return p->values;
+}
+
+bool grid_cpu_take_zeros(struct grid_cpu *p, int lanes)
+{
+    p->had = p->zeros;
+    p->zeros = 0;
+    return p->had >= values_of(p, lanes);
+}
+
+void grid_cpu_lose(struct grid_cpu *p)
+{
+    p->zeros = p->had = 0;
+    p->again = false;
 }
 
 struct c32 *grid_cpu_exchange(struct grid_cpu *p, struct c32 *values)
@@ -198,6 +216,8 @@ static void panel_run(const struct grid_cpu *p, const struct pass *pass, int lin
     for (int i = 0; i < (pass->forward ? length : n); i++)
         memcpy(base + (size_t)i * stride, out + (pass->forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
                columns * sizeof *base);
+    for (int i = n; i < length && p->clear; i++) /* what was not overwritten */
+        memset(base + (size_t)i * stride, 0, columns * sizeof *base);
 }
 
 /* How threads share the next loop with schedule(runtime), over `count` equal parts of `values` in all. Processors are
@@ -260,9 +280,8 @@ static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct
         const int half = s->n[0] / 2;
         pixels_square(values + s->grid[0] - half, fx, f, half, squares + out);
         pixels_square(values, fx + half, f, s->n[0] - half, squares + out + half);
-        return;
     }
-    for (int x = 0; x < s->n[0]; x++) {
+    for (int x = 0; x < s->n[0] && (lanes > 1 || image); x++) {
         const struct c32 *v = values + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
         float w = fx[x] * f, sum = 0;
         if (image)
@@ -274,6 +293,8 @@ static void row_finish(const struct grid_cpu *p, int lanes, int z, int y, struct
             squares[out + (size_t)x] += sum * w * w;
         }
     }
+    if (p->clear)
+        memset(line, 0, row * sizeof *line);
 }
 
 static void finish_rows(const struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
@@ -328,8 +349,14 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
 
 int grid_cpu_to_image(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
 {
+    p->clear = p->again && !p->same_parts;
     pass_run(p, p->shape->dim - 1, lanes, false);
-    return grid_cpu_rest(p, lanes, image, squares);
+    int rc = grid_cpu_rest(p, lanes, image, squares);
+    if (rc == 0 && p->clear)
+        p->zeros = p->had < values_of(p, lanes) ? values_of(p, lanes) : p->had;
+    p->clear = false;
+    p->again = true;
+    return rc;
 }
 
 /* The largest mark of a panel's columns. */
@@ -465,6 +492,7 @@ int grid_cpu_rest_columns(struct grid_cpu *p, int lanes, const struct c32 *panel
 
 int grid_cpu_from_image(struct grid_cpu *p, int lanes, const struct c32 *image)
 {
+    grid_cpu_lose(p);
     start_rows(p, lanes, image);
     for (int d = 1; d < p->shape->dim; d++)
         pass_run(p, d, lanes, true);

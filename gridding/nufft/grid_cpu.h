@@ -26,6 +26,11 @@ size_t grid_cpu_bytes(const struct grid_cpu *grid);
 /* [z][y][x][lanes], in FFT order; the input of to_image() and output of from_image(). */
 struct c32 *grid_cpu_values(struct grid_cpu *grid);
 
+/* Where one to_image() follows another, it clears each value while that is in the cache. Whether all of `lanes` are 0;
+ * the caller then adds to them, and calls to_image(), or lose(), as whoever else writes into the grid does. */
+bool grid_cpu_take_zeros(struct grid_cpu *grid, int lanes);
+void grid_cpu_lose(struct grid_cpu *grid);
+
 /* Have the grid work on `values`, which are aligned as those that it has and as many: returns these, until they are put
  * back. */
 struct c32 *grid_cpu_exchange(struct grid_cpu *grid, struct c32 *values);

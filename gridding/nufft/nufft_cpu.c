@@ -197,8 +197,8 @@ static int adjoint(struct cpu_plan *p, int batch, const struct c32 *data, struct
     int rc = 0;
     for (int done = 0, lanes; done < batch && rc == 0; done += lanes) {
         lanes = next_lanes(p, batch - done);
-        rc = range_cpu_scatter(p->sums, lanes, data + (size_t)done * p->bins->count, p->bins->count, p->weight,
-                               grid_cpu_values(p->grid));
+        rc = (grid_cpu_take_zeros(p->grid, lanes) ? range_cpu_scatter_add : range_cpu_scatter)(
+            p->sums, lanes, data + (size_t)done * p->bins->count, p->bins->count, p->weight, grid_cpu_values(p->grid));
         if (rc == 0)
             rc = grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
     }
@@ -240,6 +240,7 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
         return err_no_memory("convolving %zu weights", count);
     for (size_t m = 0; m < count; m++)
         values[m] = (struct c32){weights[m], 0};
+    grid_cpu_lose(p->grid);
     int rc = range_cpu_scatter(p->sums, 1, values, count, NULL, grid_cpu_values(p->grid));
     if (rc == 0)
         rc = range_cpu_gather(p->sums, 1, grid_cpu_values(p->grid), NULL, values, count);

@@ -218,6 +218,49 @@ static void same_bits_for_any_threads(void **unused)
         }
 }
 
+/* A plan's adjoints have the bits of a new plan's, whatever transforms were before: where adjoints follow one another,
+ * each leaves the grid cleared for the next. */
+static void adjoints_in_a_row(void **unused)
+{
+    (void)unused;
+    enum { BATCH = 8, FORWARD = -1, CONVOLVE = -2 };
+    static const int batches[] = {8, 8, 5, 8, FORWARD, 1, 1, 8, 8, 4, 8, CONVOLVE, 8, 8};
+    for (int dim = 2; dim <= 3; dim++) {
+        const struct problem p = {
+            .dim = dim, .n = {41, 30, dim == 3 ? 16 : 1}, BATCH, 3000, UNIFORM, NUFFT_SEPARABLE, 1e-3, .threads = 2};
+        const size_t pixels = pixels_of(&p);
+        float *k = make_k(dim, p.samples, p.spread), *weights = make_weights(p.samples);
+        struct c32 *data = make_values(BATCH * p.samples, 8), *there = malloc(BATCH * p.samples * sizeof *there),
+                   *fresh = malloc(BATCH * pixels * sizeof *fresh), *image = malloc(BATCH * pixels * sizeof *image);
+        struct dev *dev;
+        assert_int_equal(dev_create(&dev, DEV_CPU, 0, p.threads), 0);
+        struct nufft *used = make_plan(dev, &p, k);
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+            if (batches[i] == FORWARD) {
+                assert_int_equal(nufft_forward(used, BATCH, fresh, there), 0);
+                continue;
+            }
+            if (batches[i] == CONVOLVE) {
+                assert_int_equal(nufft_convolve(used, weights, (float *)there), 0);
+                continue;
+            }
+            struct nufft *plan = make_plan(dev, &p, k);
+            assert_int_equal(nufft_adjoint(plan, batches[i], data, fresh), 0);
+            assert_int_equal(nufft_adjoint(used, batches[i], data, image), 0);
+            assert_memory_equal(image, fresh, (size_t)batches[i] * pixels * sizeof *image);
+            nufft_free(plan);
+        }
+        nufft_free(used);
+        dev_free(dev);
+        free(k);
+        free(weights);
+        free(data);
+        free(there);
+        free(fresh);
+        free(image);
+    }
+}
+
 /* The convolution is symmetric, and for a single sample it is the kernel's own sum of squares. */
 static void convolution(void **unused)
 {
@@ -466,6 +509,7 @@ int main(void)
         cmocka_unit_test(positions_at_the_edge),
         cmocka_unit_test(heavy_bin),
         cmocka_unit_test(same_bits_for_any_threads),
+        cmocka_unit_test(adjoints_in_a_row),
         cmocka_unit_test(convolution),
         cmocka_unit_test(halves),
         cmocka_unit_test(no_samples),

@@ -61,7 +61,7 @@ static void synced(const struct result_files *files, off_t bytes)
 
 /* Start write-back of small files early, so that the daemon's fsync finds less to do. Sync large ones completely,
  * because the daemon's scheduler does nothing else during an fsync; in pieces, so that a cancel can end this process in
- * between. The disk has a few pieces at a time: a file that were submitted as a whole would keep a busy disk, and this
+ * between. The disk has a few pieces at a time: a file that is submitted as a whole keeps a busy disk, and this
  * thread, beyond a cancel. The kernel reports a write-back error once per open file: possibly here. */
 static int write_back(const struct result_files *files, int file)
 {

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 20 }; /* values that are hashed between two looks at a cancel */
-
 /* The steps in millimetres from one pixel to the next, and from one slice to the next. */
 void dicom_steps(const struct dicom_series *m, double step[3], double *thickness)
 {
@@ -85,7 +83,7 @@ static void hash_values(struct dicom_hash *hash, const struct image_series *s)
 {
     const size_t all = s->count * s->channels * image_pixels(s) * image_lanes(s);
     for (size_t i = 0, count; i < all && result_goes_on(i); i += count) {
-        count = all - i < PIECE ? all - i : PIECE;
+        count = all - i < RESULT_VALUES ? all - i : RESULT_VALUES;
         dicom_hash_add(hash, s->data + i, count * sizeof *s->data);
     }
 }

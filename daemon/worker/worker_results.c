@@ -128,6 +128,14 @@ static int file_copy(const struct result_files *files, int memory, int file)
     return rc == 0 ? write_back(files, file) : rc;
 }
 
+/* Whether `file` is the i-th of `made`, with the bytes that were written there. */
+static bool is_released(const struct made_files *made, int i, int file)
+{
+    struct stat there;
+    return fstat(file, &there) == 0 && there.st_dev == made->device[i] && there.st_ino == made->inode[i] &&
+           there.st_size == made->bytes[i];
+}
+
 static int file_write(const struct writing *writing, int i)
 {
     const struct result_files *files = writing->files;
@@ -135,7 +143,7 @@ static int file_write(const struct writing *writing, int i)
     struct stat there;
     if (made && made->file_of[i] >= 0)
         return file_copy(files, made->file_of[i], files->fds[i]);
-    if (made && fstat(files->fds[i], &there) == 0 && there.st_dev == made->device[i] && there.st_ino == made->inode[i])
+    if (made && is_released(made, i, files->fds[i]))
         return 0;
     const struct result_file file = files->file[i];
     const char *name = files->kind->results[file.result].name;
@@ -238,6 +246,7 @@ void made_files_release(struct made_files *made)
         fstat(made->file_of[i], &there);
         made->device[i] = there.st_dev;
         made->inode[i] = there.st_ino;
+        made->bytes[i] = there.st_size;
         close(made->file_of[i]);
         made->file_of[i] = -1;
     }

@@ -29,6 +29,7 @@ struct made_files {
     int file_of[KIND_MAX_FILES];  /* memfds, or the job's own files; owned. -1: released */
     dev_t device[KIND_MAX_FILES]; /* ... which file that was */
     ino_t inode[KIND_MAX_FILES];
+    off_t bytes[KIND_MAX_FILES]; /* ... and its size: a new file may get the inode of one that was removed */
     int count;
     bool written; /* the bytes are there */
 };

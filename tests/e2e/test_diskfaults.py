@@ -164,9 +164,10 @@ def others_wait():
             same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
-@test("files of results that cannot be made, or written, while their scan arrives are made when the job begins")
+@test("files of results that cannot be made, written or kept while their scan arrives are made when the job begins")
 def refused_ahead():
-    for call in ("mkdirat", "openat", "pwrite"):
+    for call in ("mkdirat", "openat", "pwrite", "renameat"):
+        later = call in ("pwrite", "renameat")  # of the worker, since who receives writes no more; of complete results
         with Failing() as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
             def image(identity):
                 return daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body  # noqa: B023
@@ -174,13 +175,15 @@ def refused_ahead():
             where = daemon.upload()
             with daemon.paused():
                 with open(daemon.hold + ".link", "w"):
-                    if call != "pwrite":
+                    if not later:
                         daemon.arm(call)
                     last = pool.submit(daemon.patch, where, 0, len(BODY))
                 wait_until(lambda: os.path.exists(daemon.hold + ".link.there"), "the whole upload")  # noqa: B023
-                if call == "pwrite":  # the worker's: who receives writes no more
-                    daemon.arm(call)
-            wait_until(daemon.fault.failed, "a call to fail")
+                if later:
+                    daemon.arm(call, lasts=call == "renameat")
+            # Results are renamed once more if that fails.
+            wait_until(lambda: daemon.fault.failed() >= 1 + (call == "renameat"), "calls to fail")  # noqa: B023
+            daemon.fault.release()
             os.unlink(daemon.hold + ".link")
             last.result().expect(204)
             job = daemon.finish(where.rsplit("/", 1)[1])

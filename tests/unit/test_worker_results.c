@@ -1,4 +1,4 @@
-/* daemon/worker/worker_results.h: how large results reach the disk. */
+/* daemon/worker/worker_results.h: how large results reach the disk; results that were written ahead. */
 #include "daemon/worker/worker_results.h"
 #include "gridding/base/err.h"
 #include "recon/recon.h"
@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RESULT_BYTES = 200 << 20, HELD_BYTES = 64 << 20 };
@@ -90,12 +91,50 @@ static void how_much_is_written_is_told(void **state)
     assert_true(least == 0.5 && most > 0.9 && most < 1 && part_at_end == 1);
 }
 
+static int short_write(const void *of, int format, int fd)
+{
+    (void)of, (void)format;
+    return write(fd, "image", 5) == 5 ? 0 : ERR_INTERNAL;
+}
+
+/* What was written ahead may have been removed; a new file can have the same inode, and is empty. */
+static void a_new_file_with_the_inode_of_a_written_one_is_written(void **state)
+{
+    (void)state;
+    struct made_files made;
+    struct result_files files;
+    struct stat there;
+    const struct kind *kind = kind_find("recon");
+    char name[KIND_FILE_NAME];
+    kind_file_name(kind, (struct result_file){0, 0}, name);
+    json_t *names = json_pack("[s]", name);
+    struct job_outcome outcome = {.result = {{kind->results[0].name, NULL, short_write, NULL}},
+                                  .results = 1,
+                                  .report = json_pack("{s:{}}", "stages")};
+    const int file = memfd_create("result", MFD_CLOEXEC), own = dup(file);
+    assert_int_equal(made_files_create(&made, &files, kind, names, &own, 1), 0);
+    assert_int_equal(result_files_write(&files, &outcome), 0);
+    made_files_release(&made);
+    files.fds[0] = file;
+    assert_int_equal(made_files_copy(&made, &files, &outcome), 0);
+    assert_true(fstat(file, &there) == 0 && there.st_size == 5);
+    assert_int_equal(ftruncate(file, 0), 0);
+    assert_int_equal(lseek(file, 0, SEEK_SET), 0);
+    assert_int_equal(made_files_copy(&made, &files, &outcome), 0);
+    assert_true(fstat(file, &there) == 0 && there.st_size == 5);
+    made_files_free(&made);
+    json_decref(outcome.report);
+    json_decref(names);
+    close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cancel_finds_little_of_a_result_on_its_way_to_the_disk),
         cmocka_unit_test(how_much_is_written_is_told),
         cmocka_unit_test(all_of_a_large_result_is_synced),
+        cmocka_unit_test(a_new_file_with_the_inode_of_a_written_one_is_written),
     };
     return cmocka_run_group_tests_name("worker results", tests, NULL, NULL);
 }

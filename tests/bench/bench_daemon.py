@@ -11,6 +11,10 @@ worker's `compute` (with what it waits for decoding) and `write`, less what pass
 `settle`: handing over, and the syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that
 passed before the job began); processor time and page faults a request of daemon, worker and decoders, which a busy
 machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding passed ahead there.
+bench_daemon.py --pair OLD NEW [SCAN [PAIRS [DEVICES [PAUSE]]]]: two daemons at once, of the programs in the folders OLD
+and NEW; the requests alternate, and so does who begins, so that both meet what else the machine does. Of each p50, p99,
+where the time goes and the processor time, then the median of the paired differences (new less old, ms) with its 95 %
+interval (bootstrap).
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils:
 1.4 GB): seconds, largest resident memory of daemon and worker.
 bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until
@@ -21,6 +25,7 @@ import datetime
 import http.client
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -129,6 +134,39 @@ def small(path, requests, devices, pause):
                               statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
 
 
+def pair(old, new, path, pairs, devices, pause):
+    warm = 5
+    with open(path, "rb") as file:
+        scan = file.read()
+    with Daemon(binaries=old, devices=devices) as one, Daemon(binaries=new, devices=devices) as other:
+        daemons, runs = (one, other), ([], [])
+        for daemon in daemons:
+            for _ in range(warm):
+                once(daemon, scan)
+        before = [usage(daemon) for daemon in daemons]
+        for i in range(pairs):
+            for which in (0, 1) if i % 2 else (1, 0):
+                time.sleep(1e-3 * pause)
+                runs[which].append(once(daemons[which], scan))
+        after = [usage(daemon) for daemon in daemons]
+        told = {}
+        for which, name in enumerate(("old", "new")):
+            times = sorted(run[0] for run in runs[which])
+            jobs = [daemons[which].job(run[1]) for run in runs[which]]
+            told[name] = {"p50_ms": round(1e3 * statistics.median(times), 2),
+                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 2),
+                          "account_ms": account(runs[which], jobs), "run_ms": split(jobs),
+                          "processor_ms": {who: round((after[which][who][0] - before[which][who][0]) / pairs, 2)
+                                           for who in after[which]}}
+        differences = [1e3 * (b[0] - a[0]) for a, b in zip(*runs)]
+        chance = random.Random(1)
+        medians = sorted(statistics.median(chance.choices(differences, k=pairs)) for _ in range(1000))
+        print(json.dumps({"scan": os.path.basename(path), "pairs": pairs, "pause_ms": pause,
+                          "device": jobs[-1]["report"]["device"], **told,
+                          "difference_ms": round(statistics.median(differences), 2),
+                          "difference_95": [round(medians[25], 2), round(medians[974], 2)]}))
+
+
 def peak(pid):
     with open(f"/proc/{pid}/status") as file:
         return int(re.search(r"VmHWM:\s*(\d+)", file.read()).group(1)) / 1024
@@ -182,11 +220,23 @@ def post(mib, requests):
                       "least_ms": round(1e3 * min(seconds), 1), "daemon_cpu_ms": round(1e3 * used / requests, 1)}))
 
 
+SMALL = "../shared/data/mri/phantom_spiral_8ch.h5"
+
+
+def given(words, defaults):
+    """The words, and the defaults of those that are missing at the end."""
+    return words + defaults[len(words):]
+
+
 if sys.argv[1:2] == ["--post"]:
-    post(*map(int, (sys.argv[2:] + ["30", "50"][len(sys.argv) - 2:])[:2]))
+    post(*map(int, given(sys.argv[2:], ["30", "50"])))
 elif sys.argv[1:2] == ["--large"]:
-    large(int((sys.argv[2:] or ["20000"])[0]))
+    large(int(given(sys.argv[2:], ["20000"])[0]))
+elif sys.argv[1:2] == ["--pair"]:
+    if len(sys.argv) < 4:
+        sys.exit("bench_daemon.py --pair needs two folders of programs: OLD NEW")
+    scan_path, count, on, rest = given(sys.argv[4:], [SMALL, "200", "auto", "5"])
+    pair(sys.argv[2], sys.argv[3], scan_path, int(count), on, float(rest))
 else:
-    scan_path, count, on, rest = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto",
-                                                  "0"][len(sys.argv) - 1:])[:4]
+    scan_path, count, on, rest = given(sys.argv[1:], [SMALL, "200", "auto", "0"])
     small(scan_path, int(count), on, float(rest))

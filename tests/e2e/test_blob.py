@@ -2,7 +2,6 @@
 """Kind blob through the real daemon: molecules in; volume and surface out, in every format; jobs that are refused,
 canceled and killed.
 """
-# time limit: 120 s
 import io
 import math
 import os

@@ -2,7 +2,6 @@
 """Kind cutcp through the daemon: molecules in each format go in, their potential comes out in each; bad lines, cancel,
 kill -9.
 """
-# time limit: 120 s
 import io
 import os
 import signal

@@ -2,7 +2,6 @@
 """DICOM images: read by this test's own parser, compared with the same job's npy and NIfTI, and validated by dciodvfy
 and dcentvfy.
 """
-# time limit: 300 s
 import gzip
 import io
 import shutil

@@ -7,7 +7,7 @@ import tempfile
 
 import scans
 import streams
-from harness import Daemon, holding, main, same, sanitized, test, wait_until
+from harness import SLOW, Daemon, holding, main, same, sanitized, test, wait_until
 
 
 class Stream(streams.Stream):
@@ -201,7 +201,7 @@ def stop():
         events = stream.events()
         next(events)
         daemon.process.terminate()
-        daemon.process.wait(60)
+        daemon.process.wait(SLOW)
         while stream.file.read(4096):  # the rest of the stream, then its end
             pass
         stream.close()

@@ -24,7 +24,7 @@ def caught(daemon):
     """A running job and its worker, stopped by SIGSTOP. The job ends soon after the worker continues."""
     for number in range(20):
         # A different job each time, because the worker caches the last weights.
-        identity = submit_slow(daemon, 60 + number)
+        identity = submit_slow(daemon, 120 + number)
         worker = daemon.worker()
         wait_until(lambda: (job := daemon.job(identity))["state"] not in ("queued", "running")
                    or job["progress"] > 0.02, "the job to run")

@@ -172,8 +172,9 @@ def long_list(daemon):
 
 @test("cancel and delete")
 def cancel_delete(daemon):
-    identity = client(daemon, "submit", SLOW, *SLOW_WORDS).stdout.strip()
-    assert client(daemon, "cancel", identity).stdout.strip() in ("canceling", "canceled")
+    with daemon.paused():  # it does not end before that
+        identity = client(daemon, "submit", SLOW, *SLOW_WORDS).stdout.strip()
+        assert client(daemon, "cancel", identity).stdout.strip() in ("canceling", "canceled")
     same(daemon.finish(identity)["state"], "canceled", "state")
     done = client(daemon, "wait", identity, check=False)
     same((done.returncode, "canceled" in done.stderr), (1, True), "wait for a canceled job")

@@ -103,10 +103,10 @@ def before_the_look():
 
         with Daemon(mrd_listen="127.0.0.1:0", environment=environment) as daemon, mrd.Session(daemon) as session, \
                 daemon.held("shown") as go_on:
-            image_of(session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *series(5).messages()))
+            image_of(session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *series(12).messages()))
             running(daemon)
             early = False
-            for _ in range(3):  # it also looks when its job begins, and every 5 s
+            for _ in range(10):  # it also looks when its job begins, and every 5 s
                 early = early or sent(session, go_on)
                 os.unlink(hold)
                 os.unlink(f"{hold}.there")

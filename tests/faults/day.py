@@ -234,9 +234,7 @@ def run_with(book, archive, port, folder, seconds, keep, asked):
     secret = written(folder, "secret", "a key of the archive\n")
     line = (f"destination archive webhook http://127.0.0.1:{archive.port}/ secret={secret} retry=1 retry-most=1 "
             "timeout=300 on=succeeded,failed,canceled\nrule archive\n")
-    # A worker on a busy machine, which is slow to stop a canceled job, is not to be replaced.
-    options = {"mrd_listen": f"127.0.0.1:{port}", "mrd_clients": "127.0.0.1=scanner1,127.0.0.2=scanner2", "threads": 1,
-               "cancel_grace": 60}
+    options = {"mrd_listen": f"127.0.0.1:{port}", "mrd_clients": "127.0.0.1=scanner1,127.0.0.2=scanner2", "threads": 1}
     with Daemon(devices="cpu", threads=1) as quiet:
         book.alone(quiet)
     with Daemon(devices=",".join(["cpu"] * asked["workers"]), destinations=written(folder, "destinations", line),

@@ -238,8 +238,11 @@ class Point:
             return ready if ready.status == 503 else None
         wait_until(answer, "/readyz to tell of a disk that refuses what is written")
         time.sleep(1.2)  # the daemon checks each second
-        checks = self.daemon.get("/readyz").expect(503).json()["checks"]
-        assert tells(checks["store"]) or tells(checks["spool"]), checks
+
+        def told():
+            checks = self.daemon.get("/readyz").expect(503).json()["checks"]
+            return tells(checks["store"]) or tells(checks["spool"])
+        wait_until(told, "/readyz to blame the disk")
 
     def ends(self):
         """Every accepted job ends."""

@@ -318,7 +318,9 @@ class Daemon:
     @contextlib.contextmanager
     def held(self, step):
         """Its worker stops each time it has reported an iteration of this step. Yields go_on(), which lets it continue
-        to the next one; leaving the block lets it continue to the end. Takes Daemon(environment=holding()).
+        to the next one; leaving the block waits for another stop, and lets it continue to the end. go_on.still() waits
+        until it has stopped: who cancels its job before may wait in vain afterwards. Takes
+        Daemon(environment=holding()).
         """
         path = f"{self.environment['HOLDSTEP']}.{step}"
 
@@ -329,14 +331,18 @@ class Daemon:
                         return worker
             return None
 
-        def go_on():
-            os.kill(wait_until(stopped, "the worker to stand still"), signal.SIGCONT)
+        def still():
+            return wait_until(stopped, "the worker to stand still")
 
+        def go_on():
+            os.kill(still(), signal.SIGCONT)
+
+        go_on.still = still
         with open(path, "w"):
             pass
         try:
             yield go_on
-            wait_until(stopped, "the worker to stand still")
+            still()
         finally:
             os.unlink(path)
         go_on()

@@ -201,7 +201,7 @@ def accessible():
         page.see(".login [role=alert]")
         clean(page)
     with Daemon(web_dir=PAGE, environment=holding(), cancel_grace=600) as daemon, page_of.page(daemon) as page:
-        with daemon.held("density"):
+        with daemon.held("density") as go_on:
             identity = daemon.submit(scans.slow().bytes(FOLDER.name), "kind=recon&name=slow.h5&dcf=pipe&"
                                      "dcf_iterations=1000&tolerance=1e-5").expect(202).json()["id"]
             page.click(row(identity))
@@ -216,6 +216,7 @@ def accessible():
             }""")
             page.see(".veil:has-text('Let go to send.')")
             clean(page)
+            go_on.still()
             daemon.request("POST", f"/v1/jobs/{identity}/cancel").expect(202)
         page.see(row(identity) + "[data-state=canceled]")
 

@@ -35,7 +35,9 @@ def lines():
         page.fill("#token", daemon.token["submit"])
         page.press("Enter")
         page.click(row(sent))
-        page.see("pre[aria-label='With Python']")
+        # Whether there are tokens, and the parameters' usual values, come by requests of their own.
+        for what, token in (("curl", "$MRIRECON_TOKEN"), ("Python", "")):
+            page.see(f"pre[aria-label='With {what}']:has-text('{token}'):has-text('cg-sense')")
         parameters = daemon.as_("submit", "GET", f"/v1/jobs/{sent}").json()["parameters"]
         for what, command in (("curl", ("bash", "-c")), ("Python", ("/usr/bin/python3", "-c"))):
             line = run_lines(page, what, *command, MRIRECON_TOKEN=daemon.token["submit"])
@@ -176,6 +178,7 @@ def third(daemon):
                 page.click(row(job))
                 shown(page, job)
                 same(page.text(window), chosen, "the window's upper end")
+                page.see("button.flip")  # the other job's document may come after this one's image
                 page.press("f")
                 shown(page, jobs[0])
                 same(page.text(".place").split(" = ")[0], place, "the crosshair's place")
@@ -198,6 +201,7 @@ def flip(daemon):
         shown(page, second)
         window = page.text(".controls .slider:has-text('White') output")
         seen = page.grey(".stage canvas")
+        page.see("button.flip")
         page.press("f")
         shown(page, first)
         same(page.text(".stage .which"), "flip4.h5", "whose image it is")

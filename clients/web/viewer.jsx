@@ -117,6 +117,7 @@ function Image({job, result, other}) {
     const {made, place, problem, setProblem} = useViewer(canvas);
     const [about, setAbout] = useState(null);
     const [view, setView] = useState(null);
+    const [drawn, setDrawn] = useState(null); // address of the image on the canvas
     const [playing, setPlaying] = useState(false);
     const begun = useRef(false); // the first image is shown
     const wantsFlip = useStore((state) => state.flipped);
@@ -155,6 +156,7 @@ function Image({job, result, other}) {
             made.viewer.setPlace(last.place);
         begun.current = true;
         made.viewer.show(url, view);
+        setDrawn(url);
     }, [view?.url, view?.low, view?.high, view?.frame, view?.coil]);
     useEffect(() => view && made.viewer.layout(view.layout), [view?.layout]);
     useEffect(() => view && made.viewer.smooth(view.smooth), [view?.smooth]);
@@ -172,8 +174,10 @@ function Image({job, result, other}) {
 
     const picture = preview(result);
     const name = nameOf(flipped ? other.job : job);
+    // Another image is on the canvas until this one has come.
+    const onCanvas = drawn === url ? (flipped ? other.job.id : job.id) : "";
     return <div class="image">
-        <div class="stage" data-shown={view ? (flipped ? other.job.id : job.id) : ""} data-frame={view?.frame}>
+        <div class="stage" data-shown={onCanvas} data-frame={view?.frame}>
             {!view && picture && <img class="preview" src={picture} alt={`Image of ${nameOf(job)}`} />}
             <canvas ref={canvas} class={view ? "" : "waiting"} tabIndex={0} role="img"
                 aria-label={`${result.name} of ${name}. Arrow keys and Page Up and Down move the crosshair.`}

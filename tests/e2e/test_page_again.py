@@ -200,6 +200,8 @@ def flip(daemon):
         page.click(row(second))
         shown(page, second)
         window = page.text(".controls .slider:has-text('White') output")
+        # The label lies over the image.
+        page.evaluate("() => { document.querySelector('.stage .which').style.visibility = 'hidden'; }")
         seen = page.grey(".stage canvas")
         page.see("button.flip")
         page.press("f")

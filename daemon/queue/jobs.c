@@ -26,7 +26,9 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
 
 int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *removed)
 {
-    int gone, rc = store_delete_all(core->store, ids, count, &gone);
+    int gone = 0, rc = spool_uploads_settle(core->spool);
+    if (!rc)
+        rc = store_delete_all(core->store, ids, count, &gone);
     for (int i = 0; !rc && i < count; i++) {
         if (!*ids[i])
             continue;

@@ -39,7 +39,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     struct spool *spool = calloc(1, sizeof *spool);
     if (!spool)
         return err_no_memory("the spool");
-    spool->state = spool->scans = spool->results = -1;
+    spool->state = spool->scans = spool->results = spool->uploads = -1;
     spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
@@ -47,6 +47,8 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     pthread_mutex_init(&spool->trouble_lock, NULL);
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
     pthread_cond_init(&spool->scans_sync.finished_one, NULL);
+    pthread_mutex_init(&spool->uploads_sync.lock, NULL);
+    pthread_cond_init(&spool->uploads_sync.finished_one, NULL);
     int rc = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
     if (!rc)
         rc = state_lock(spool->state, state_dir);
@@ -54,6 +56,8 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
         rc = disk_folder_open(spool->state, "spool", &spool->scans);
     if (!rc)
         rc = disk_folder_open(spool->state, "results", &spool->results);
+    if (!rc)
+        rc = disk_folder_open(spool->state, "uploads", &spool->uploads);
     if (!rc && fsync(spool->state) < 0)
         rc = disk_failed("making the state folder");
     if (rc) {
@@ -68,14 +72,16 @@ void spool_free(struct spool *spool)
 {
     if (!spool)
         return;
-    const int folders[] = {spool->scans, spool->results, spool->state};
-    for (int i = 0; i < 3; i++)
+    const int folders[] = {spool->scans, spool->results, spool->uploads, spool->state};
+    for (int i = 0; i < 4; i++)
         if (folders[i] >= 0)
             close(folders[i]);
     disk_freer_end(&spool->freer);
     pthread_mutex_destroy(&spool->trouble_lock);
     pthread_mutex_destroy(&spool->scans_sync.lock);
     pthread_cond_destroy(&spool->scans_sync.finished_one);
+    pthread_mutex_destroy(&spool->uploads_sync.lock);
+    pthread_cond_destroy(&spool->uploads_sync.finished_one);
     free(spool);
 }
 
@@ -228,12 +234,17 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
     return rc;
 }
 
-static int scans_sync(struct spool *spool)
+static int names_sync(struct spool *spool, struct folder_sync *sync, int folder)
 {
-    int rc = disk_folder_sync(&spool->scans_sync, spool->scans);
+    int rc = disk_folder_sync(sync, folder);
     if (rc)
         spool_suspect(spool);
     return rc;
+}
+
+static int scans_sync(struct spool *spool)
+{
+    return names_sync(spool, &spool->scans_sync, spool->scans);
 }
 
 int spool_adopt(struct spool *spool, int folder, const char *id)
@@ -249,6 +260,20 @@ int spool_adopt(struct spool *spool, int folder, const char *id)
 void spool_disown(struct spool *spool, const char *id)
 {
     unlinkat(spool->scans, id, 0);
+}
+
+void spool_upload_unlinked(struct spool *spool)
+{
+    atomic_fetch_add(&spool->uploads_unlinked, 1);
+}
+
+int spool_uploads_settle(struct spool *spool)
+{
+    const int64_t unlinked = spool->uploads_unlinked;
+    int rc = spool->uploads_settled < unlinked ? names_sync(spool, &spool->uploads_sync, spool->uploads) : 0;
+    if (!rc)
+        spool->uploads_settled = unlinked;
+    return rc;
 }
 
 int spool_reopen(const struct spool_file *file, int *fd)

@@ -180,6 +180,8 @@ static int small_write(struct uploads *uploads, const char *name, const char *te
                  : 0;
     if (fd >= 0)
         close(fd);
+    if (rc) /* a part of the text must not be read */
+        unlinkat(uploads->folder, name, 0);
     return rc;
 }
 
@@ -264,7 +266,9 @@ int chunk_take_back(struct uploads *uploads, const char *id)
     if (upload_examine(uploads->folder, id, &arrived) != UPLOAD_SOUND)
         return unfit();
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
+    /* As in chunk_end(): after a power cut ID.chunk would undo the next chunk. */
+    bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0 &&
+                 fsync(uploads->folder) == 0;
     int rc = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
     if (fd >= 0)
         close(fd);
@@ -425,6 +429,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     upload_clear(&upload);
     if (!rc) {
         upload_files_remove(uploads->folder, id);
+        spool_upload_unlinked(uploads->spool);
         open_end(uploads, id, true);
     }
     upload_unlock(uploads, id);
@@ -440,7 +445,9 @@ int upload_remove(struct uploads *uploads, const char *id)
     rc = upload_get(uploads, id, &upload);
     if (!rc) {
         upload_files_remove(uploads->folder, id);
+        spool_upload_unlinked(uploads->spool);
         open_end(uploads, id, false);
+        rc = spool_uploads_settle(uploads->spool);
     }
     upload_clear(&upload);
     upload_unlock(uploads, id);

@@ -5,6 +5,7 @@ all), and cases that these have found.
 import base64
 import concurrent.futures
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -89,6 +90,22 @@ def chunk_not_synced():
 @test("a chunk with a wrong checksum that cannot be removed again did not arrive; the upload continues before it")
 def chunk_not_taken_back():
     goes_on_after("ftruncate", **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()})
+
+
+@test("a chunk with a checksum of which the disk takes no note, or half of it, takes nothing of those before it")
+def chunk_not_noted():
+    for error in (errno.EIO, errno.ENOSPC):
+        with Failing() as daemon:
+            where = daemon.upload()
+            daemon.patch(where, 0, 30000).expect(204)
+            daemon.arm("write", error, lasts=True)
+            digest = base64.b64encode(hashlib.sha256(BODY[30000:]).digest()).decode()
+            daemon.refused(daemon.patch(where, 30000, len(BODY), **{"Upload-Checksum": "sha256 " + digest}))
+            daemon.fault.release()
+            same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000",
+                 "Upload-Offset")
+            daemon.patch(where, 30000, len(BODY)).expect(204)
+            same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
 def ends_after(calls):

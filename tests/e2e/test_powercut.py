@@ -8,19 +8,24 @@ not synced (except in uploads/). A real disk lies between the two.
 """
 import base64
 import collections
+import errno
 import hashlib
 import os
 import shutil
 import socket
+import sys
 import tempfile
 
 import scans
-from harness import Daemon, fault, main, same, test, wait_until
+from harness import ROOT, Daemon, fault, main, same, test, wait_until
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+import diskfaults  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-POINTS = 24  # of each disk
+POINTS = 16  # of each disk, beside those right before each answer
 
 
 class Sync:
@@ -93,10 +98,10 @@ def begin_upload(daemon):
 
 def work(state, trace):
     """Let a daemon do a little of everything; returns (its answers, the image)."""
-    told = Told(trace)
-    preload = {"LD_PRELOAD": fault("powercut"), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace,
-               "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
-    with Daemon(state=state, environment=preload) as daemon:
+    told, failing = Told(trace), diskfaults.Fault(trace + ".fault")
+    preload = {**diskfaults.preload(state, failing), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace}
+    preload["LD_PRELOAD"] += ":" + fault("powercut")
+    with Daemon(state=state, environment=preload, expect_trouble=True) as daemon:
         first = daemon.run(BODY)["id"]
         image = daemon.get(f"/v1/jobs/{first}/results/image?format=npy").expect(200).body
         told.note("succeeded", first)
@@ -124,10 +129,26 @@ def work(state, trace):
             connection.sendall(f"PATCH /v1/uploads/{identity} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() +
                                BODY[:20000])
             wait_until(lambda: os.path.exists(f"{state}/uploads/{identity}.chunk"), "the chunk to begin")
-            begin_upload(daemon)
+            beside = begin_upload(daemon)
             connection.sendall(BODY[20000:30000])
             assert b" 204 " in connection.recv(1000), "the chunk was not accepted"
         told.note("arrived", identity, 30000)
+        # Names that are gone from uploads/, of which later syncs of that folder do not tell the disk: of a chunk's
+        # note that could not be removed before the next chunk, of an upload whose job is deleted, of a removed one.
+        identity = begin_upload(daemon)
+        failing.arm(1, errno.EIO, False, only="unlinkat")
+        digest = base64.b64encode(hashlib.sha1(BODY[:30000]).digest()).decode()
+        daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[:30000],
+                       {**TUS, "Upload-Offset": "0", "Upload-Checksum": "sha1 " + digest}).expect(500)
+        deleted = begin_upload(daemon)
+        daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[:30000], {**TUS, "Upload-Offset": "0"}).expect(204)
+        told.note("arrived", identity, 30000)
+        daemon.request("PATCH", f"/v1/uploads/{deleted}", BODY, {**TUS, "Upload-Offset": "0"}).expect(204)
+        daemon.finish(deleted)
+        daemon.request("DELETE", f"/v1/jobs/{deleted}").expect(204)
+        told.note("deleted", deleted)
+        daemon.request("DELETE", f"/v1/uploads/{beside}", headers=TUS).expect(204)
+        told.note("removed", beside)
         # An image that is sent before it is on the disk: its job is there, and runs again.
         answer = daemon.submit(BODY, Prefer="wait=100", Accept="application/x-npy").expect(200)
         told.note("accepted", answer.headers["x-job-id"])
@@ -145,6 +166,8 @@ def holds(daemon, told, image):
                                     headers=TUS).expect(200).headers["upload-offset"])
         # More may be there: not yet answered.
         assert offset >= bytes_, f"{bytes_} bytes of an upload had arrived, and {offset} are there"
+    for identity in told["removed"]:
+        same(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).status, 404, "answer for a removed upload")
     for identity in told["deleted"]:
         same(daemon.get(f"/v1/jobs/{identity}").status, 404, "answer for a deleted job")
     for identity in told["succeeded"]:
@@ -172,8 +195,9 @@ def cut(strict):
             TRACE["count"] = int(file.read())
         TRACE["trace"] = trace
     count = TRACE["count"]
-    points = sorted({1 + i * (count - 1) // (POINTS - 1) for i in range(POINTS)})
-    assert len(points) > 15, f"only {count} syncs were seen"
+    points = {1 + i * (count - 1) // (POINTS - 1) for i in range(POINTS)}
+    assert len(points) > 10, f"only {count} syncs were seen"
+    points = sorted(points | {told[0] for told in TRACE["told"].list})
     accepted = 0
     for number in points:
         state = tempfile.mkdtemp(dir=FOLDER.name)

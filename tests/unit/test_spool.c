@@ -418,8 +418,6 @@ static void a_start_sets_aside_files_that_may_have_lost_their_row(void **state)
     }
     put_of(f, "spool/%s", ids[1], "a scan");
     put_of(f, "spool/%s.part", ids[3], "half a scan");
-    snprintf(path, sizeof path, "%s/uploads", f->folder);
-    assert_int_equal(mkdir(path, 0700), 0);
     put_of(f, "uploads/%s", ids[2], "an upload");
     put_of(f, "spool/%s", ids[2], "an upload");
     assert_int_equal(spool_clean(f->spool, store, false, &cleaned), 0);

@@ -53,6 +53,13 @@ __attribute__((constructor)) static void begin(void)
     control = there;
 }
 
+/* Not a test's own file beside the folder, whose name begins like the folder's. */
+static bool is_in_state(const char *path)
+{
+    const size_t length = strlen(state);
+    return strncmp(path, state, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
 /* Whether `name` (NULL: the file or folder itself) of the descriptor `at` lies under the state folder. */
 static bool is_below(int at, const char *name)
 {
@@ -60,11 +67,11 @@ static bool is_below(int at, const char *name)
     if (!control || !state)
         return false;
     if (name && *name == '/')
-        return strncmp(name, state, strlen(state)) == 0;
+        return is_in_state(name);
     snprintf(link, sizeof link, "/proc/self/fd/%d", at);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
-    return length > 0 && strncmp(path, state, strlen(state)) == 0;
+    return length > 0 && is_in_state(path);
 }
 
 /* Count this call; returns true if it must fail, with errno set. */

@@ -99,8 +99,10 @@ static void cancel_job(struct fixture *f, const char *what)
 
 static void cancel_stops_a_job_and_kills_what_does_not_stop(void **state)
 {
-    cancel_job(*state, "wait");
-    cancel_job(*state, "hang");
+    struct fixture *f = *state;
+    cancel_job(f, "wait");
+    f->options.cancel_grace = 1;
+    cancel_job(f, "hang");
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
@@ -177,7 +179,7 @@ static void jobs_in_quick_succession_do_not_delay_a_cancel(void **state)
 static void a_job_over_its_time_is_stopped(void **state)
 {
     struct fixture *f = *state;
-    f->options.job_time_limit = 1;
+    f->options.job_time_limit = f->options.cancel_grace = 1;
     restart(f);
     ends(f, "wait", JOB_FAILED, "time-limit", 1);
     ends(f, "hang", JOB_FAILED, "time-limit", 1);

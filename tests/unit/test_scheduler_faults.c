@@ -100,6 +100,7 @@ static void a_worker_that_cannot_be_killed_does_not_block_others(void **state)
         hung = strcmp(status[1].job, id) == 0;
     }
     assert_string_equal(status[hung].job, id);
+    f->options.cancel_grace = 1;
     deaf = true;
     assert_int_equal(store_cancel(f->store, id, &before, &now), 0);
     scheduler_wake(f->scheduler);

@@ -217,6 +217,8 @@ def status():
         daemon.run(body(daemon))
         failed_job(daemon)
         wait_until(lambda: fill(daemon)["disk"]["uploads_bytes"] == len(body(daemon)), "the scan of the success to go")
+        # The end of a job is stored before its worker is free.
+        wait_until(lambda: fill(daemon)["worker_list"][0]["state"] == "idle", "the worker to be free")
         told = client(daemon, "status").stdout
         rows = dict(re.findall(r"^(\S+(?: \d+)?)  +(.+)$", told, re.M))
         same((rows["ready"], rows["version"]), ("yes", fill(daemon)["version"]), "ready and version")

@@ -212,7 +212,8 @@ def encrypting(crt, key, port):
 
     class Server(http.server.ThreadingHTTPServer):
         def finish_request(self, request, client_address):
-            with contextlib.suppress(ssl.SSLError), context.wrap_socket(request, server_side=True) as secured:
+            # A client that refuses the certificate closes the connection, or breaks it off.
+            with contextlib.suppress(OSError), context.wrap_socket(request, server_side=True) as secured:
                 super().finish_request(secured, client_address)
 
         def shutdown_request(self, request):

@@ -110,7 +110,7 @@ def https():
     secret = write("secret", "a key\n")
     with Silent(context) as trusted, Silent(context) as untrusted:
         lines = "".join(f"destination {name} webhook https://localhost:{server.port}/ secret={secret} attempts=1 "
-                        f"{setting}\nrule {name}\n"
+                        f"timeout={int(SLOW)} {setting}\nrule {name}\n"
                         for name, server, setting in (("good", trusted, f"ca={crt}"),
                                                       ("other", untrusted, f"ca={other}"), ("system", untrusted, "")))
         with Daemon(destinations=write("https", lines)) as daemon:

@@ -157,7 +157,7 @@ def handed():
         with Activated(devices="cpu", command=["bash", "-c", script, "bash"],
                        environment={"FD": str(listening.fileno())}, listen="[::1]:9") as daemon:
             same(daemon.port, port, "port")
-            assert f" serves 127.0.0.1:{port}, " in daemon.read_log(), daemon.read_log()
+            wait_until(lambda: f" serves 127.0.0.1:{port}, " in daemon.read_log(), "a word about the address")
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
 
 
@@ -359,8 +359,10 @@ def forged():
         odd = os.path.join(folder, "a\n2026-01-01T00:00:00.000Z error: forged\x1b[31m\"\\ \udcff" + '"' * 90)
         for options in ({}, {"log_format": "json"}):
             with Daemon(state=odd, devices="cpu", **options) as daemon:
-                lines = daemon.read_log().split("\n")[:-1]
-                told = [line for line in lines if "state in " in line]
+                def lines_of(words):
+                    return [line for line in daemon.read_log().split("\n")[:-1] if words in line]
+                told = wait_until(lambda: lines_of("state in "), "the line that names the folder")
+                lines = lines_of("")
                 same(len(told), 1, f"lines that name the folder: {lines}")
                 assert "forged?[31m" in told[0] and "\x1b" not in told[0], told
                 assert not any(line.startswith("2026-01-01") for line in lines), lines

@@ -155,7 +155,7 @@ def stops():
                            f"retry-most=1\n")
                 file.write(f"rule {name}\n")
         with Daemon(devices="cpu", environment=environment(), destinations=lines, mrd_listen="127.0.0.1:0",
-                    drain_time=1, upload_lifetime=60, keep_jobs=5) as daemon:
+                    drain_time=1, upload_lifetime=600, keep_jobs=5) as daemon:
             for number in range(STOPS):
                 crowd = Crowd(daemon, number)
                 wait_until(crowd.all_began, "each kind of client to be served")

@@ -86,7 +86,8 @@ def tls():
                 with urllib.request.urlopen(asked, context=context, timeout=timeout) as answer:
                     return Response(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
 
-        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, expect_trouble=True) as daemon:
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, expect_trouble=True,
+                       idle_timeout=600) as daemon:
             path = os.path.join(daemon.state, "scan.h5")
             scans.radial().write(path)
             daemon.url = daemon.url.replace("http:", "https:")

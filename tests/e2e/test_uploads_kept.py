@@ -84,7 +84,7 @@ def completed_by_the_search():
         open(hold + ".whole", "w").close()
         answer = pool.submit(append, daemon, where, 0, body)
         wait_until(lambda: daemon.get("/v1/jobs").json()["jobs"], "a job of the upload")
-        assert os.path.exists(hold + ".whole.there"), "the request made the job"
+        wait_until(lambda: os.path.exists(hold + ".whole.there"), "the request, which did not make the job")
         os.unlink(hold + ".whole")
         same(answer.result().expect(204).headers["x-job-id"], where.rsplit("/", 1)[1], "job")
         counted(daemon, len(body))
@@ -108,7 +108,7 @@ def being_completed_by_the_search():
             open(hold + name, "w").close()
         answer = pool.submit(append, daemon, where, 0, body)
         wait_until(lambda: os.path.exists(hold + ".link.there"), "the search to make a job of the upload")
-        assert os.path.exists(hold + ".whole.there"), "the request makes the job"
+        wait_until(lambda: os.path.exists(hold + ".whole.there"), "the request, which does not make the job")
         os.unlink(hold + ".whole")
         concurrent.futures.wait([answer], 0.5)  # it was refused by now; how long it waits is not tested
         os.unlink(hold + ".link")

@@ -469,6 +469,7 @@ static int serve(const struct command *command)
                                     wire_error_pack(&failure), "fatal", true);
         wire_send(WIRE_FD, message, NULL, 0);
         json_decref(message);
+        dev_free(dev);
         err_restore(&failure);
         return failed(1);
     }

@@ -6,14 +6,16 @@ whose uploads fail on command. tests/gpu/test_daemon.py causes real sticky error
 """
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 
 import scans
-from harness import BIN, Daemon, fault, main, same, skip, test, wait_until
+from harness import BIN, SLOW, Daemon, fault, main, same, skip, test, wait_until
 from served import WORKER, Served
 
 FOLDER = tempfile.TemporaryDirectory()
@@ -157,6 +159,21 @@ def lost_ahead():
                  ("failed", "", True, "device-failed"), f"the message {lost}")
             assert "the pretended GPU is broken" in lost["error"]["detail"], lost
             same(served.process.wait(), 1, "exit status")
+
+
+@test("a worker whose GPU computes wrong results tells its daemon so, and ends by itself, with nothing else to say")
+def wrong_alone():
+    with gpu() as device:
+        device.breaks("wrong")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            done = subprocess.run(["sh", "-c", f'exec "$0" serve --device gpu:0 3<&{theirs.fileno()}',
+                                   f"{device.binaries}/mrirecon-worker"], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=SLOW, pass_fds=[theirs.fileno()],
+                                  env={**os.environ, **device.environment()})
+            told = json.loads(ours.recv(1 << 16))
+        same((told["type"], told["fatal"], told["error"]["code"]), ("failed", True, "device-failed"), "the message")
+        same((done.returncode, done.stderr), (1, f"mrirecon-worker: {told['error']['detail']}\n"), "its end")
 
 
 def worker_of(daemon, device):

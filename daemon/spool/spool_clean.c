@@ -3,6 +3,7 @@
 
 #include "daemon/base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,16 +117,22 @@ static bool is_checkpoint(struct rows *rows, const char *name)
     return row && row->job.state == JOB_QUEUED;
 }
 
+/* A scan that the disk does not show would be taken for lost. */
 static int clean_scans(const struct cleaning *cleaning)
 {
     struct spool *spool = cleaning->spool;
     DIR *stream = disk_folder_read(spool->scans);
     if (!stream)
         return disk_failed("reading the spool");
-    for (struct dirent *entry; (entry = readdir(stream));) {
+    int error = 0;
+    for (struct dirent *entry; !error && (errno = 0, entry = readdir(stream));) {
         struct stat there;
-        if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        if (entry->d_name[0] == '.')
             continue;
+        if (fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0) {
+            error = errno == ENOENT ? 0 : errno;
+            continue;
+        }
         struct job_row *row = row_find(cleaning->rows, entry->d_name);
         if (is_checkpoint(cleaning->rows, entry->d_name))
             continue;
@@ -137,8 +144,10 @@ static int clean_scans(const struct cleaning *cleaning)
             scan_drop(cleaning, entry->d_name, row != NULL);
         }
     }
+    error = error ? error : errno;
     closedir(stream);
-    return 0;
+    errno = error;
+    return error ? disk_failed("reading the spool") : 0;
 }
 
 static int clean_results(const struct cleaning *cleaning)
@@ -165,17 +174,19 @@ static int clean_results(const struct cleaning *cleaning)
 }
 
 /* The commit of an upload's job may have succeeded although it was answered as a failure: the upload's bytes then
- * become the scan. */
-static bool scan_from_upload(struct spool *spool, const struct job_files *job)
+ * become the scan. Fails with ERR_SCAN_GONE, ERR_IO, ERR_SPOOL_FULL. */
+static int scan_from_upload(struct spool *spool, const struct job_files *job)
 {
     struct stat there;
     char path[JOB_ID + 16];
     snprintf(path, sizeof path, "uploads/%s", job->id);
-    if (fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || there.st_size != job->bytes ||
-        linkat(spool->state, path, spool->scans, job->id, 0) < 0)
-        return false;
+    const bool found = fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    if (found ? there.st_size != job->bytes : errno == ENOENT)
+        return ERR_SCAN_GONE;
+    if (!found || linkat(spool->state, path, spool->scans, job->id, 0) < 0)
+        return spool_failed(spool, "finding the scan of a job");
     spool->used += there.st_size;
-    return true;
+    return 0;
 }
 
 int spool_clean(struct spool *spool, struct store *store, bool clean, struct spool_cleaned *out)
@@ -200,7 +211,7 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
         rc = clean_results(&cleaning);
     for (size_t i = 0; !rc && i < rows.count; i++) {
         const struct job_row *row = &rows.row[i];
-        if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
+        if (row->job.state != JOB_QUEUED || row->scan || (rc = scan_from_upload(spool, &row->job)) != ERR_SCAN_GONE)
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
         rc = store_fail_lost(store, row->job.id, err_last());

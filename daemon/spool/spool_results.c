@@ -123,7 +123,7 @@ static int results_list(struct spool *spool, int folder, const struct kind *kind
     if (!stream)
         return spool_failed(spool, "reading the results");
     int rc = 0;
-    for (struct dirent *entry; !rc && (entry = readdir(stream));) {
+    for (struct dirent *entry; !rc && (errno = 0, entry = readdir(stream));) {
         struct stat there;
         if (!spool_is_name(entry->d_name))
             continue;
@@ -136,6 +136,8 @@ static int results_list(struct spool *spool, int folder, const struct kind *kind
                                   json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
                                             kind_file_media(kind, entry->d_name), "bytes", (json_int_t)there.st_size));
     }
+    if (!rc && errno)
+        rc = spool_failed(spool, "reading the results");
     closedir(stream);
     return rc;
 }
@@ -147,7 +149,7 @@ static int files_sync(struct spool *spool, int folder)
     if (!stream)
         return spool_failed(spool, "reading the results");
     int rc = 0;
-    for (struct dirent *entry; !rc && (entry = readdir(stream));) {
+    for (struct dirent *entry; !rc && (errno = 0, entry = readdir(stream));) {
         if (!spool_is_name(entry->d_name))
             continue;
         int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -156,19 +158,23 @@ static int files_sync(struct spool *spool, int folder)
         if (fd >= 0)
             close(fd);
     }
+    if (!rc && errno)
+        rc = spool_failed(spool, "reading the results");
     closedir(stream);
     return rc;
 }
 
 /* Check that the native file of each result exists and is not empty. */
-static int natives_check(int folder, const struct kind *kind, unsigned wanted)
+static int natives_check(struct spool *spool, int folder, const struct kind *kind, unsigned wanted)
 {
     for (int i = 0; kind && kind->results[i].name; i++) {
         char name[KIND_FILE_NAME];
         struct stat there;
         kind_file_name(kind, (struct result_file){i, 0}, name);
-        if ((wanted >> i & 1) &&
-            (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(there.st_mode) || there.st_size == 0))
+        const bool found = fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0;
+        if ((wanted >> i & 1) && !found && errno != ENOENT)
+            return spool_failed(spool, "reading a result");
+        if ((wanted >> i & 1) && (!found || !S_ISREG(there.st_mode) || there.st_size == 0))
             return err_set(ERR_INTERNAL,
                            "The worker reported success but wrote no result \"%s\". This is a bug in the server.",
                            kind->results[i].name);
@@ -185,7 +191,7 @@ int spool_results_publish(struct spool *spool, const char *id, const struct kind
     int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int rc = folder < 0 ? spool_failed(spool, "opening the results") : 0;
     if (!rc)
-        rc = natives_check(folder, kind, wanted);
+        rc = natives_check(spool, folder, kind, wanted);
     if (!rc)
         rc = results_list(spool, folder, kind, list);
     /* Rename before fsync: one commit of the file system's journal covers both. The folder has no effect after a crash

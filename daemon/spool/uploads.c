@@ -192,8 +192,9 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
         return upload_lost(ERR_NOT_FOUND);
     json_t *note = upload_note_read(uploads->folder, id);
     if (!note || upload_look(uploads, id, &arrived, &left) < 0) {
+        int rc = errno == ENOENT ? upload_unknown() : disk_failed("looking for an upload");
         json_decref(note);
-        return upload_unknown();
+        return rc;
     }
     if (arrived < 0) {
         json_decref(note);

@@ -70,7 +70,7 @@ int upload_begin(struct uploads *uploads, const struct job *job, const char *met
 
 /* The failure for an upload that does not exist or belongs to another client: ERR_NOT_FOUND. */
 int upload_unknown(void);
-/* Fails with ERR_NOT_FOUND, ERR_IO. */
+/* Fails with ERR_NOT_FOUND, ERR_IO (its files are inconsistent), and as disk_failed(). */
 int upload_get(struct uploads *uploads, const char *id, struct upload *out);
 
 /* Begin a chunk at `offset`. Fails with ERR_NOT_FOUND, ERR_UPLOAD_OFFSET, ERR_UPLOAD_LOCKED, ERR_SPOOL_FULL (the

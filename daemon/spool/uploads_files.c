@@ -26,15 +26,21 @@ json_t *upload_note_read(int folder, const char *id)
 {
     char name[UPLOAD_NAME];
     int fd = spool_is_id(id) ? openat(folder, upload_file(name, id, ".json"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r"); /* json_loadfd() calls read() for each byte */
+    if (fd < 0) {
+        errno = spool_is_id(id) ? errno : ENOENT;
+        return NULL;
+    }
+    FILE *file = fdopen(fd, "r"); /* json_loadfd() calls read() for each byte */
     json_t *note = file ? json_loadf(file, 0, NULL) : NULL;
+    const int error = !file ? ENOMEM : ferror(file) ? EIO : ENOENT;
     if (file)
         fclose(file);
-    else if (fd >= 0)
+    else
         close(fd);
     if (note && json_is_integer(json_object_get(note, "length")) && json_is_object(json_object_get(note, "job")))
         return note;
     json_decref(note);
+    errno = error;
     return NULL;
 }
 
@@ -100,7 +106,7 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
     struct stat bytes, note_file;
     bool there = fstatat(folder, id, &bytes, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(bytes.st_mode);
     if (fstatat(folder, upload_file(name, id, ".json"), &note_file, AT_SYMLINK_NOFOLLOW) < 0)
-        return UPLOAD_LEFTOVER;
+        return errno == ENOENT ? UPLOAD_LEFTOVER : UPLOAD_BAD_NOTE;
     json_t *note = upload_note_read(folder, id);
     struct upload upload = {.length = json_integer_value(json_object_get(note, "length")),
                             .job = json_object_get(note, "job")};

@@ -59,7 +59,7 @@ struct uploads {
 /* The name of the upload's file with this ending ("", ".json", ".chunk"), printed into and returned as `name`. */
 const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *ending);
 void upload_files_remove(int folder, const char *id);
-/* The note of an upload, ID.json, a new reference; NULL: missing or unreadable. */
+/* The note of an upload, ID.json, a new reference; NULL: missing or malformed (errno ENOENT), or unreadable. */
 json_t *upload_note_read(int folder, const char *id);
 /* The note of an upload for this job, of job->bytes; a new reference. */
 json_t *upload_note_pack(const struct job *job, const char *metadata);

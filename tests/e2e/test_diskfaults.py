@@ -209,6 +209,59 @@ def refused_ahead():
             assert "queued again" not in daemon.read_log(), daemon.read_log()
 
 
+@test("a result that the disk does not show is no missing one: its job is put back")
+def result_not_seen():
+    # readdir() has three names and an end: of files that may be open, of those to be listed, and to be synced.
+    for call, number in (("fstatat", 1), ("readdir", 5), ("readdir", 9)):
+        with Failing() as daemon:
+            with daemon.paused():
+                identity = daemon.submit(BODY).expect(202).json()["id"]
+                wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to begin")  # noqa: B023
+                daemon.fault.arm(number, errno.EIO, False, only=call)
+            job = daemon.finish(identity)
+            same((job["state"], job["attempts"]), ("succeeded", 1), f"end of the job ({job['error']})")
+            same([result["file"] for result in job["results"]], ["image.h5"], f"results after a failed {call}")
+            assert daemon.fault.failed(), "nothing has failed"
+            assert "queued again" in daemon.read_log(), f"{call} {number}: {daemon.read_log()}"
+
+
+@test("a scan that the disk does not show at a start is no missing one: no job is lost, at worst the start fails")
+def scan_not_seen():
+    for call in ("readdir", "fstatat", "linkat"):
+        with Failing() as daemon:
+            os.kill(daemon.worker(), signal.SIGSTOP)
+            identity = daemon.submit(BODY).expect(202).json()["id"]
+            daemon.kill()
+            if call == "linkat":  # its scan is still the bytes of a resumable upload
+                os.rename(f"{daemon.state}/spool/{identity}", f"{daemon.state}/uploads/{identity}")
+            daemon.arm(call)
+            try:
+                daemon.restart()
+            except AssertionError:
+                assert daemon.fault.failed(), "it did not start, and nothing has failed"
+                daemon.restart()
+            job = daemon.finish(identity)
+            same(job["state"], "succeeded", f"state ({job['error']}) after a failed {daemon.fault.first()}")
+
+
+@test("a resumable upload that the disk does not show stays one: requests are refused with the reason")
+def upload_not_seen():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        for call, error, status in (("opening", errno.EMFILE, 503), ("opening", errno.EIO, 500),
+                                    ("fstatat", errno.EIO, 500)):
+            daemon.arm(call, error)
+            same(daemon.get(where).status, status, f"status after a failed {call}")
+            assert daemon.fault.failed(), "nothing has failed"
+        daemon.kill()
+        daemon.fault.arm(2, errno.EIO, False, only="fstatat")  # of its bytes, then of its note
+        daemon.restart()
+        assert daemon.fault.first().endswith(".json"), daemon.fault.first()
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
 @test("a job that is put back is queued again for those who follow its events")
 def put_back_is_an_event():
     with Failing() as daemon:

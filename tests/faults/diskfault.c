@@ -4,6 +4,7 @@
  * DISKFAULT_CONTROL is a struct control that every process maps, and that the test may change at any time.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ struct control {
     int64_t error, lasts;              /* errno to fail with; whether all later calls fail too */
     _Atomic int64_t failed;            /* number of failed calls */
     char first[96];                    /* the first call that failed, and its file */
-    char only[32];                     /* count only calls of these names; "": all except unlinkat */
+    char only[32];                     /* count only calls of these names; "": all that write or add something */
 };
 
 static struct control *control;
@@ -74,11 +75,21 @@ static bool is_below(int at, const char *name)
     return length > 0 && is_in_state(path);
 }
 
+/* Calls that are counted only if they are named; "opening": openat() of what is there. */
+static bool is_named_only(const char *call)
+{
+    static const char *const names[] = {"unlinkat", "fstatat", "readdir", "opening"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(call, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Count this call; returns true if it must fail, with errno set. */
 static bool fails(const char *call, int at, const char *name)
 {
     int before = errno;
-    bool asked = control && (*control->only ? strstr(control->only, call) != NULL : strcmp(call, "unlinkat") != 0);
+    bool asked = control && (*control->only ? strstr(control->only, call) != NULL : !is_named_only(call));
     bool counts = asked && is_below(at, name);
     errno = before;
     if (!counts)
@@ -170,7 +181,7 @@ int openat(int folder, const char *name, int flags, ...)
     va_start(rest, flags);
     mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return flags & O_CREAT && fails("openat", folder, name) ? -1 : NEXT(openat, folder, name, flags, mode);
+    return fails(flags & O_CREAT ? "openat" : "opening", folder, name) ? -1 : NEXT(openat, folder, name, flags, mode);
 }
 
 int open(const char *name, int flags, ...)
@@ -180,6 +191,16 @@ int open(const char *name, int flags, ...)
     mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
     return openat(AT_FDCWD, name, flags, mode);
+}
+
+int fstatat(int folder, const char *name, struct stat *out, int flags)
+{
+    return fails("fstatat", folder, name) ? -1 : NEXT(fstatat, folder, name, out, flags);
+}
+
+struct dirent *readdir(DIR *stream)
+{
+    return fails("readdir", dirfd(stream), NULL) ? NULL : NEXT(readdir, stream);
 }
 
 /* All offsets are 64-bit here. */

@@ -124,7 +124,7 @@ static int upload_look(struct uploads *uploads, const char *id, int64_t *arrived
     pthread_mutex_lock(&uploads->lock);
     if (!upload_is_checked(uploads, id, &chunk))
         chunk = upload_chunk_read(uploads->folder, id);
-    int rc = fstatat(uploads->folder, id, &there, AT_SYMLINK_NOFOLLOW);
+    int rc = chunk == CHUNK_UNREAD ? -1 : fstatat(uploads->folder, id, &there, AT_SYMLINK_NOFOLLOW);
     *arrived = rc < 0 ? 0 : upload_arrived(chunk, there.st_size);
     *left = rc < 0 ? 0 : time_of(&there) + lifetime_of(uploads, there.st_size) - time_now(uploads);
     pthread_mutex_unlock(&uploads->lock);
@@ -264,8 +264,9 @@ int chunk_take_back(struct uploads *uploads, const char *id)
     int64_t arrived;
     if (fstatat(uploads->folder, upload_file(name, id, ".chunk"), &note, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
-    if (upload_examine(uploads->folder, id, &arrived) != UPLOAD_SOUND)
-        return unfit();
+    const enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
+    if (fault != UPLOAD_SOUND)
+        return fault == UPLOAD_BAD_CHUNK && arrived == CHUNK_UNREAD ? disk_failed("taking back a chunk") : unfit();
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     /* As in chunk_end(): after a power cut ID.chunk would undo the next chunk. */
     bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0 &&

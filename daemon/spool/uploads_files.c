@@ -86,9 +86,10 @@ int64_t upload_chunk_read(int folder, const char *id)
 {
     char name[UPLOAD_NAME], text[24] = "", *end = text;
     int fd = openat(folder, upload_file(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return errno == ENOENT ? CHUNK_NONE : CHUNK_UNREAD;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
     if (length == 0)
         return CHUNK_NONE;
     int64_t offset = strtoll(text, &end, 10);

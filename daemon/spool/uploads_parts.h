@@ -68,11 +68,12 @@ int upload_job(const struct upload *upload, struct job *job);
 /* The offset in ID.chunk, or: */
 enum {
     CHUNK_MALFORMED = -1,
+    CHUNK_UNREAD = -3, /* it cannot be opened: see errno */
     CHUNK_NONE = -2 /* no such file, or an empty one, whose writing was interrupted: nothing of a chunk had arrived */
 };
 int64_t upload_chunk_read(int folder, const char *id);
 /* How many of an upload's `size` bytes have arrived, without an unverified chunk that began at `chunk`.
- * CHUNK_MALFORMED: that is impossible. */
+ * CHUNK_MALFORMED: that is impossible; CHUNK_UNREAD: unknown. */
 int64_t upload_arrived(int64_t chunk, int64_t size);
 /* Faults of an upload. */
 enum upload_fault {

@@ -92,6 +92,24 @@ def chunk_not_taken_back():
     goes_on_after("ftruncate", **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()})
 
 
+@test("nor does it arrive because the disk does not show where it began")
+def chunk_not_seen():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        daemon.arm("ftruncate")
+        wrong = {"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()}
+        daemon.refused(daemon.patch(where, 30000, 60000, **wrong))
+        failed = daemon.fault.failed()
+        # A request opens the upload's note and ID.chunk; one that continues it then does so to take the chunk back.
+        daemon.fault.arm(4, errno.EIO, False, only="opening")
+        daemon.refused(daemon.patch(where, 60000, len(BODY)))
+        same(daemon.fault.failed(), failed + 1, "failed calls")
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
 @test("a chunk with a checksum of which the disk takes no note, or half of it, takes nothing of those before it")
 def chunk_not_noted():
     for error in (errno.EIO, errno.ENOSPC):

@@ -330,7 +330,7 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
     struct stat there;
     int rc = spool_new_id(copy.id);
     if (!rc && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        rc = scan_gone(id);
+        rc = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
     /* Counted in full, like a separate file: the two links may be removed in any order. */
     if (!rc)
         rc = reserve(&copy, there.st_size);

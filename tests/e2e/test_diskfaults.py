@@ -243,6 +243,16 @@ def result_not_seen():
             assert "queued again" in daemon.read_log(), f"{call} {number}: {daemon.read_log()}"
 
 
+@test("a kept scan that the disk does not show is not gone: it can be resubmitted later")
+def kept_scan_not_seen():
+    with Failing(keep_scans="all") as daemon:
+        path = f"/v1/jobs/{daemon.run(BODY)['id']}/resubmit"
+        daemon.arm("fstatat")
+        daemon.refused(daemon.request("POST", path))
+        daemon.fault.release()
+        same(daemon.finish(daemon.request("POST", path).expect(202).json()["id"])["state"], "succeeded", "state")
+
+
 @test("a scan that the disk does not show at a start is no missing one: no job is lost, at worst the start fails")
 def scan_not_seen():
     for call in ("readdir", "fstatat", "linkat"):

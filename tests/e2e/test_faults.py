@@ -188,7 +188,7 @@ def decoder_killed():
     with Daemon(expect_trouble=True) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
         worker = daemon.worker()
         for times in (1, 99):  # 99: every decoder of the job
-            for _ in range(40):
+            for _ in range(200):
                 answer, killed = pool.submit(daemon.run, large), set()
                 while not answer.done() and len(killed) < times:
                     decoder = at_work(daemon, worker)

@@ -2,7 +2,7 @@
 """The web page, in a headless Chromium, against a real daemon: sending a scan and seeing its image; progress; the list
 and its filters; the keyboard alone; dark and light; deliveries; a restart of the daemon; tokens and roles; ten thousand
 jobs. Each test ends with nothing in the console, no violation of the policy and no request to another origin.
-time limit: 600 s
+time limit: 1200 s
 """
 import contextlib
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The web page, in a headless Chromium: a failure and its reason; jobs run again with other parameters, whether or not
-their scans were kept; two images in one window; the lines for curl and Python. time limit: 600 s
+their scans were kept; two images in one window; the lines for curl and Python. time limit: 1200 s
 """
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The web page, in a headless Chromium: results of each form, from the kinds of job that make them: volumes in planes,
 series, coils, surfaces, curves; with axe-core on each of them, and on what the other tests leave out.
-time limit: 600 s
+time limit: 1200 s
 """
 import io
 import os

@@ -179,7 +179,7 @@ def image_of_replay():
                 file.write("/results")
         try:
             wait_until(lambda: os.path.exists(f"{server.state}/results/{job}"), "the results")
-            same(server.job(job)["state"], "running", "state while they cannot be synced")
+            wait_until(lambda: server.job(job)["state"] == "running", "the job to begin")
             # Each news of the job wakes it for a moment.
             wait_until(lambda: server.waiting() == 1, "the request to wait on")
             assert not answer.done(), answer.result().body
@@ -216,6 +216,8 @@ def image_killed():
         lines_of = write(FOLDER.name, "destinations", receiver.destination(FOLDER.name, "hook") + "rule hook\n")
         with daemon(destinations=lines_of) as server:
             with image_held(server) as (answer, job):
+                # What was computed ahead may be sent before the row says that the job has begun.
+                wait_until(lambda: server.job(job)["state"] == "running", "the job to begin")
                 server.kill()
                 same(receiver.got, [], "what the webhook was told before the row is on the disk")
             server.restart()

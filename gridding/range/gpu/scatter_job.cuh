@@ -57,9 +57,10 @@ inline void lay_tiles(const struct range_box *box, enum way way, struct scatter_
     static const int wide[3] = {CUBE_WIDE, CUBE_SIDE, CUBE_SIDE};
     for (int d = 0; d < 3; d++) {
         job->warp[d] = warps[box->dim - 1][d];
-        job->tile[d] = way == WAY_CUBES      ? wide[d]
-                       : way == WAY_GAUSSIAN ? (int)SPHERE_TILE
-                                             : job->warp[d] * edges[box->dim - 1][d];
+        job->tile[d] = way == WAY_CUBES                           ? wide[d]
+                       : way == WAY_GAUSSIAN                      ? (int)SPHERE_TILE
+                       : way == WAY_COULOMB || way == WAY_SHIFTED ? (int)NODES_TILE
+                                                                  : job->warp[d] * edges[box->dim - 1][d];
         job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
     }
     job->slot =

@@ -54,7 +54,7 @@ struct near_list {
     uint32_t point[PARTS][LISTS == OCTANTS ? CAP : 1];
     uint2 within[PARTS][LISTS == MASKS ? CAP : 1];                      /* masks_of() */
     uint8_t octants[PARTS][LISTS == OCTANTS ? CAP : 1];                 /* octants_of() */
-    uint16_t slices[PARTS][LISTS == LEAN || LISTS == SIGNED ? CAP : 1]; /* slices_of() */
+    uint32_t slices[PARTS][LISTS == LEAN || LISTS == SIGNED ? CAP : 1]; /* slices_of() */
     int held[PARTS], behind[PARTS];                                     /* points from the start, and from the end */
     listed_span span[PARTS];                                            /* the same for all */
     listed_rows rows[PARTS];
@@ -339,7 +339,7 @@ template <int PARTS, int CAP, bool MIXED, enum listing LISTS, int AHEAD = 1> str
                 if (!PLAIN)
                     list.value[part][to] = found[k].value;
                 if (PLAIN)
-                    list.slices[part][to] = (uint16_t)parts;
+                    list.slices[part][to] = parts;
                 if (LISTS == OCTANTS) {
                     list.point[part][to] = found[k].point;
                     list.octants[part][to] = (uint8_t)parts;

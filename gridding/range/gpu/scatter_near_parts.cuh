@@ -119,29 +119,29 @@ __device__ __forceinline__ uint32_t octants_of(const scatter_job &job, const int
     return octants;
 }
 
-/* A warp's nodes along each axis (scatter_nodes.cuh); slices of a tile along z, two of each warp. */
-enum { SIDE = 8, LINE = 4, SLICE = DEEP / 2, SLICES = 4 };
+/* A warp's nodes along x and y (scatter_nodes.cuh), and those of each of its slices along z; a tile's nodes along each
+ * axis. */
+enum { SIDE = 8, LINE = 4, SLICE = 4, SLICES = 4, NODES_TILE = SLICE * SLICES };
 
-/* Which slices of a tile of 2 x 2 x 2 warps a point without a scale reaches, or nearly reaches: bit 4 (x + 2 y) + z. */
+/* Which slices of a tile of 2 x 4 warps a point without a scale reaches, or nearly reaches: bit z + 4 (x + 2 y). */
 __device__ __forceinline__ uint32_t slices_of(const scatter_job &job, const int4 &p)
 {
     const float reach = job.reach * 1.00001f;
-    float x[2], y[2], z[SLICES];
+    float x[2], y[4], z[SLICES];
     part_gaps<SIDE, 2>(job, p.x, 0, x);
-    part_gaps<LINE, 2>(job, p.y, 1, y);
+    part_gaps<LINE, 4>(job, p.y, 1, y);
     part_gaps<SLICE, SLICES>(job, p.z, 2, z);
     uint32_t slices = 0;
 #pragma unroll
-    for (int n = 0; n < 16; n++)
+    for (int n = 0; n < 32; n++)
         slices |= x[n >> 2 & 1] + y[n >> 3] + z[n & 3] < reach * reach ? 1u << n : 0;
     return slices;
 }
 
-/* Of these, the warp's two: the lower, and the upper. */
+/* Of these, the warp's four. */
 __device__ __forceinline__ uint32_t warp_slices(uint32_t slices)
 {
-    const int warp = threadIdx.x / 32;
-    return slices >> (4 * (warp % 4) + 2 * (warp / 4)) & 3;
+    return slices >> (SLICES * (threadIdx.x / 32)) & ((1 << SLICES) - 1);
 }
 
 } // namespace

@@ -10,13 +10,14 @@ namespace
 {
 
 enum {
-    NODES_FLOATS = 12 /* per stored point: three 16-byte words, an odd number, which avoids bank conflicts */
+    TALL = NODES_TILE,      /* a lane's nodes, along z */
+    NODES_FLOATS = 4 + TALL /* per stored point: five 16-byte words, an odd number, which avoids bank conflicts */
 };
 
 /* CAP: of a warp's list. All points near a tile fit if they are as dense as atoms of water, 12 A the reach and 0.5 A
  * the spacing. WAY_COULOMB: points of either sign are taken apart. */
 template <int WAY> struct nodes_cap {
-    enum { CAP = 272, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
+    enum { CAP = 312, SIGNS = WAY == WAY_COULOMB ? 2 : 1 };
     static const enum listing LISTS = WAY == WAY_COULOMB ? SIGNED : LEAN;
 };
 
@@ -29,7 +30,7 @@ template <int WAY> struct nodes_memory {
 /* The sums of a warp: its first node relative to the tile's, and a lane's nodes. */
 struct nodes_sum {
     int low[3];
-    float sum[DEEP];
+    float sum[TALL];
 };
 
 /* Along one axis: u2 at nodes low to low + COUNT for a point at fixed-point position x. Returns the smallest. */
@@ -47,8 +48,6 @@ __device__ __forceinline__ void put_four(float *to, int place, float a, float b,
 }
 
 /* Stored points are grouped by class; `end` is where those of each class end. */
-enum { CLASSES = 4, CLASS_NONE = CLASSES };
-
 template <int COUNT> struct class_ends {
     int end[COUNT];
 };

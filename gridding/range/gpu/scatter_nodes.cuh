@@ -1,7 +1,7 @@
 /* scatter_nodes.cuh: quick sums of points to 3-D grids: potentials (scatter_potentials.cuh) of one channel. A block
  * sums a tile from its list of nearby points (scatter_near_list.cuh). Each warp takes from the list, 32 at a time, the
  * points that reach its own nodes, stores the terms that nodes share along each axis in shared memory, and adds the
- * points to DEEP nodes per lane. */
+ * points to TALL nodes per lane. */
 #ifndef MRIRECON_SCATTER_NODES_CUH
 #define MRIRECON_SCATTER_NODES_CUH
 
@@ -64,17 +64,17 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
         float *to =
             work.slots + (size_t)slot * job.slot + (size_t)nodes.low[2] * plane + (size_t)y * job.tile[0] + (size_t)x;
 #pragma unroll
-        for (int k = 0; k < DEEP; k++)
+        for (int k = 0; k < TALL; k++)
             to[k * plane] = first ? nodes.sum[k] : to[k * plane] + nodes.sum[k];
         return;
     }
     if (tile[0] + x >= cells[0] || tile[1] + y >= cells[1])
         return;
     const size_t plane = (size_t)cells[0] * cells[1];
-    const int deep = min((int)DEEP, cells[2] - tile[2] - nodes.low[2]);
+    const int deep = min((int)TALL, cells[2] - tile[2] - nodes.low[2]);
     float *to = job.grid + (size_t)(tile[2] + nodes.low[2]) * plane + (size_t)(tile[1] + y) * cells[0] + tile[0] + x;
 #pragma unroll
-    for (int k = 0; k < DEEP; k++)
+    for (int k = 0; k < TALL; k++)
         if (k < deep) {
             if (job.set && first)
                 to[k * plane] = nodes.sum[k] * job.strength;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void put_nodes(const scatter_job &job, const sums_wor
 }
 
 template <int WAY>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, 3)
     sum_nodes(const __grid_constant__ scatter_job job, const __grid_constant__ sums_work work)
 {
     extern __shared__ __align__(16) char memory[];
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (!near_task_of(job, work, task))
         return;
     const int warp = threadIdx.x / 32;
-    nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 % 2 * 4, warp / 4 * DEEP}, {}};
+    nodes_sum nodes = {{warp % 2 * SIDE, warp / 2 * LINE, 0}, {}};
     near_scan<WARPS, nodes_cap<WAY>::CAP, true, nodes_cap<WAY>::LISTS> scan(job, m.list, task.tile);
     scan.take_part(task.part, task.parts);
     bool more = true;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         more = scan.fill();
         more = __syncthreads_or(more);
 #pragma unroll
-        for (int k = 0; k < DEEP; k++)
+        for (int k = 0; k < TALL; k++)
             nodes.sum[k] = 0;
         add_near_list(job, m, nodes);
         put_nodes(job, work, task, nodes, first);

@@ -4,8 +4,8 @@
  *   bench_plans [--cpu] [--cases y4,n,..] [--tolerances 1e-2,1e-3,1e-4,1e-5] [--purposes adjoint,forward,both]
  *               [--within 1.6] [--coils N] [--held-out] [--all]
  *
- * Cases: tests/bench/nufft_cases.h; all by default. --held-out: instead of these, shapes to which no constant of the
- * model was ever fitted.
+ * Cases: tests/bench/nufft_cases.h; all by default. --held-out: instead of these, other shapes: to the times of the
+ * first 14 only constants of adjoints of volumes are fitted, to those of the last 9 none.
  *
  * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
  * tolerance and the model of their times expects at most `within` times its least for one of the tolerances and
@@ -37,6 +37,11 @@ static const struct bench_case held_out[] = {
     {"k80", 3, {80, 80, 80}, 1, KOOSH, 160, 800000},       {"k144", 3, {144, 144, 144}, 3, KOOSH, 288, 2500000},
     {"g100", 3, {100, 100, 100}, 2, GAUSSIAN, 0, 1500000}, {"u72", 3, {72, 72, 72}, 4, UNIFORM, 0, 600000},
     {"u128", 3, {128, 128, 128}, 1, UNIFORM, 0, 3000000},  {"x160", 3, {160, 160, 40}, 8, STACK, 320, 2560000},
+    {"k72", 3, {72, 72, 72}, 2, KOOSH, 144, 576000},       {"k112", 3, {112, 112, 112}, 4, KOOSH, 224, 1792000},
+    {"x128", 3, {128, 128, 32}, 4, STACK, 256, 1638400},   {"x224", 3, {224, 224, 56}, 2, STACK, 448, 5734400},
+    {"u88", 3, {88, 88, 88}, 3, UNIFORM, 0, 900000},       {"u144", 3, {144, 144, 144}, 2, UNIFORM, 0, 2500000},
+    {"g72", 3, {72, 72, 72}, 4, GAUSSIAN, 0, 800000},      {"p176", 2, {176, 176, 1}, 8, GOLDEN, 352, 97152},
+    {"p352", 2, {352, 352, 1}, 4, GOLDEN, 704, 281600},
 };
 
 struct candidate {

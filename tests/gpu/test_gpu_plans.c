@@ -59,8 +59,8 @@ static void spoke_sample(size_t m, size_t readout, int dim, float *k)
 }
 
 /* The methods of plans whose times were searched (docs/notebook/gpu-choices.md): small volumes, in which waiting costs
- * more than work, the longer the fuller the centre; cells that hold many samples; many coils; and few coils forth,
- * which a narrow kernel reads faster from a larger grid. */
+ * more than work, the longer the fuller the centre; cells that hold many samples; many coils; bins of a little more
+ * than a part's samples; and few coils forth, which a narrow kernel reads faster from a larger grid. */
 static void test_choice(struct dev *gpu)
 {
     static const struct {
@@ -82,6 +82,7 @@ static void test_choice(struct dev *gpu)
         {3, 64, 8, 1e-2, 400000, 0, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "64^3, 8 coils, forth"},
         {3, 112, 16, 1e-2, 1000000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK16, 0, "112^3, 16 coils"},
         {3, 96, 1, 1e-2, 1000000, 0, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK16, 0, "96^3, forth"},
+        {3, 72, 4, 1e-2, 600000, 0, NUFFT_FOR_BOTH, NUFFT_METHOD_BRICK16, 6, "72^3, bins of 5 cells cut in two"},
         {3, 32, 1, 1e-3, 50000, 64, NUFFT_FOR_FORWARD, NUFFT_METHOD_TILES, 0, "32^3 at 1e-3, spokes, forth"},
         {3, 24, 1, 1e-2, 600000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK_DENSE, 0, "24^3 of many samples"},
         {2, 256, 4, 1e-4, 205824, 512, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "256^2, 4 coils, forth"},

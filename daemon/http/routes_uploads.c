@@ -226,18 +226,18 @@ int route_upload_append_begin(struct request *request)
     return rc;
 }
 
-/* The upload is complete: let a worker prefetch the scan during the fsync. Its format, for the metrics. */
-static const char *announce(struct request *request)
+/* Let a worker prefetch the scan while its job is committed: not before, because bytes that the disk refuses are cut
+ * off, and a worker that had mapped them would be killed. */
+struct announcing {
+    struct service *service;
+    const char *format; /* of the scan, for the metrics */
+};
+
+static void announce(void *context, const struct job *job, int scan)
 {
-    struct service *service = request->service;
-    struct job job = {.state = JOB_QUEUED};
-    int scan;
-    if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
-        return "other";
-    const char *format = ingest_format(&job, scan);
-    scheduler_announce(service->scheduler, &job, scan, ARRIVING_NOT);
-    job_clear(&job);
-    return format;
+    struct announcing *announcing = context;
+    announcing->format = ingest_format(job, scan);
+    scheduler_announce(announcing->service->scheduler, job, scan, ARRIVING_NOT);
 }
 
 static void accepted(struct service *service, const struct job *job, const char *format)
@@ -260,26 +260,30 @@ void http_upload_accepted(struct service *service, const struct job *job)
 }
 
 /* A complete upload becomes a job. */
-static int job_make(struct request *request, const char *format)
+static int job_make(struct request *request)
 {
     struct service *service = request->service;
+    struct announcing announcing = {service, "other"};
+    const struct upload_whole whole = {announce, &announcing};
     if (service->draining)
         return err_set(ERR_DRAINING,
                        "The service is shutting down. All bytes have arrived; they become job %s at the next start.",
                        request->part[2]);
     int rc = upload_finish(service->uploads, service->core.store, request->part[2], service->core.options->queue_limit,
-                           &request->job);
+                           &whole, &request->job);
     const struct err failure = *err_last();
     /* The search for complete uploads may have come first. */
     if (rc == ERR_NOT_FOUND && request_job(request, request->part[2], &request->job) == 0)
         return 0;
-    if (rc)
+    if (rc) {
+        scheduler_retract(service->scheduler, request->part[2]);
         return err_restore(&failure);
+    }
     char name[NAME_FOR_LOG];
     const struct log_about about = {request->job.id, request->job.client, 0};
     log_line_about(service->core.log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, resumable upload%s",
                    request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
-    accepted(service, &request->job, format);
+    accepted(service, &request->job, announcing.format);
     return 0;
 }
 
@@ -287,18 +291,13 @@ static int job_make(struct request *request, const char *format)
 int route_upload_append_work(struct request *request)
 {
     bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;
-    const char *format = whole ? announce(request) : NULL;
     int rc = chunk_end(&request->chunk, good);
     if (!rc && !good)
         rc = err_set(ERR_UPLOAD_CHECKSUM,
                      "The %s of the bytes that arrived does not match Upload-Checksum or Content-Digest; they were "
                      "discarded. Send them again.",
                      request->digest.name);
-    if (!rc && whole)
-        rc = job_make(request, format);
-    if (rc && whole)
-        scheduler_retract(request->service->scheduler, request->part[2]);
-    return rc;
+    return rc || !whole ? rc : job_make(request);
 }
 
 int route_upload_append(struct request *request)

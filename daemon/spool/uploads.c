@@ -386,23 +386,15 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 
 /* ---- the end ---- */
 
-int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan)
+static void whole_tell(const struct uploads *uploads, const struct upload_whole *whole, const struct job *job)
 {
-    struct upload upload = {.job = NULL};
-    int rc = upload_get(uploads, id, &upload);
-    if (!rc)
-        rc = upload_job(&upload, job);
-    upload_clear(&upload);
-    if (rc)
-        return rc;
-    *scan = openat(uploads->folder, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (*scan >= 0)
-        return 0;
-    job_clear(job);
-    return disk_failed("opening an upload");
+    int scan = openat(uploads->folder, job->id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (scan >= 0)
+        whole->told(whole->context, job, scan);
 }
 
-int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
+int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit,
+                  const struct upload_whole *whole, struct job *job)
 {
     struct upload upload = {.job = NULL};
     int rc = upload_lock(uploads, id, UPLOAD_FINISH);
@@ -416,6 +408,8 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
                      (long long)upload.length);
     if (!rc)
         rc = upload_job(&upload, job);
+    if (!rc && whole)
+        whole_tell(uploads, whole, job);
     if (!rc)
         rc = spool_adopt(uploads->spool, uploads->folder, id);
     if (!rc) {

@@ -83,13 +83,17 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes);
  * a checksum ends the upload. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int chunk_end(struct upload_chunk *chunk, bool keep);
 
-/* The future job of a complete upload, and its bytes, open for reading: both the caller's. Fails with ERR_NOT_FOUND,
- * ERR_IO. */
-int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan);
-
+/* Is told of a complete upload that is about to become a job, of which no byte can be taken back any more; `scan`: its
+ * bytes, open for reading, and the listener's. */
+struct upload_whole {
+    void (*told)(void *context, const struct job *job, int scan);
+    void *context;
+};
 /* Turn a complete upload into a job and remove the upload; *job is filled. Waits while another thread does so; fails
- * with ERR_NOT_FOUND if that succeeded. Fails as store_submit, and with ERR_UPLOAD_LOCKED; the upload then stays. */
-int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job);
+ * with ERR_NOT_FOUND if that succeeded. Fails as store_submit, and with ERR_UPLOAD_LOCKED; the upload then stays.
+ * `whole`: NULL: nobody. */
+int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit,
+                  const struct upload_whole *whole, struct job *job);
 
 /* Remove an upload. Fails with ERR_NOT_FOUND, ERR_UPLOAD_LOCKED. */
 int upload_remove(struct uploads *uploads, const char *id);

@@ -25,7 +25,7 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
 {
     struct job job = {.state = JOB_QUEUED};
     bool done = upload->offset == upload->length &&
-                upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
+                upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, NULL, &job) == 0;
     if (done) {
         log_line_about(uploads->log, LOG_LEVEL_INFO, &(struct log_about){upload->id, job.client, 0},
                        "accepted, %s, %lld bytes, %s", job.kind, (long long)job.bytes, how);

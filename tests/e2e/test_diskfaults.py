@@ -36,7 +36,7 @@ class Failing(Daemon):
         self.there = tempfile.mkdtemp(dir=FOLDER.name)
         self.fault, self.hold = diskfaults.Fault(self.there + ".fault"), self.there + ".hold"
         environment = diskfaults.preload(self.there, self.fault)
-        environment["LD_PRELOAD"] += ":" + fault("latelook")
+        environment["LD_PRELOAD"] = fault("latelook") + ":" + environment["LD_PRELOAD"]  # a held call may fail then
         super().__init__(state=self.there, environment={**environment, "LATELOOK_HOLD": self.hold}, expect_trouble=True,
                          **options)
 
@@ -85,6 +85,32 @@ def goes_on_after(call, **headers):
 @test("bytes of a resumable upload that the disk refused did not arrive, though they can be read: they are sent again")
 def chunk_not_synced():
     goes_on_after("fdatasync")
+
+
+@test("no worker has a resumable upload whose last bytes the disk may still refuse: they would be cut off under it")
+def not_told_before_synced():
+    with Failing() as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        where = daemon.upload()
+        identity, worker = where.rsplit("/", 1)[1], daemon.worker()
+        daemon.patch(where, 0, 30000).expect(204)
+
+        def has_it():
+            with open(f"/proc/{worker}/maps") as maps:
+                return identity in maps.read()
+        with open(daemon.hold + ".sync", "w"):
+            last = pool.submit(daemon.patch, where, 30000, len(BODY))
+        wait_until(lambda: os.path.exists(daemon.hold + ".sync.there"), "the whole upload")
+        end = time.monotonic() + 1  # more than enough for a worker that is told of it
+        while time.monotonic() < end and not has_it():
+            time.sleep(0.02)
+        had = has_it()
+        daemon.arm("fdatasync")
+        os.unlink(daemon.hold + ".sync")
+        daemon.refused(last.result())
+        same(had, False, "whether the worker had mapped it")
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(identity)["state"], "succeeded", "state")
+        same(daemon.worker(), worker, "the worker")
 
 
 @test("a chunk with a wrong checksum that cannot be removed again did not arrive; the upload continues before it")

@@ -330,18 +330,21 @@ def ended():
         server.finish(slow)
 
 
-@test("a scan is read while it is synced, also that of a resumable upload: its job finds it decoded")
+@test("a scan is read while it is synced, that of a resumable upload while its name is: its job finds it decoded")
 def read_ahead():
     tus = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
     with daemon() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        def read_while_held(send):
-            """What send() returns; syncs are held until a decoder has read the scan. Each process reads one scan."""
+        def read_while_held(send, held=""):
+            """What send() returns; syncs (of such a path) are held until a decoder has read the scan. Each process
+            reads one scan.
+            """
             def two():
                 found = server.children("mrirecon-codec", server.worker())
                 return len(found) == 2 and found
             before = wait_until(two, "two decoders to stand ready")
-            with open(HELD, "w"):
-                answer = pool.submit(send)
+            with open(HELD, "w") as file:
+                file.write(held)
+            answer = pool.submit(send)
             try:
                 wait_until(lambda: not set(before) <= set(server.children("mrirecon-codec", server.worker())),
                            "the scan to be read")
@@ -358,7 +361,7 @@ def read_ahead():
         def append(begin, end):
             return server.request("PATCH", where, BODY[begin:end], {**tus, "Upload-Offset": str(begin)})
         append(0, 5000).expect(204)
-        read_while_held(lambda: append(5000, len(BODY))).expect(204)
+        read_while_held(lambda: append(5000, len(BODY)), "/spool").expect(204)
         for identity in (posted, where.rsplit("/", 1)[1]):
             report = server.finish(identity)["report"]
             # The reading may end after the job has begun.

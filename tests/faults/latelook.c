@@ -5,9 +5,10 @@
  * stops a thread that has read a page of jobs, before it asks for their progress. LATELOOK_HOLD.wait stops an MRD
  * session that begins to wait for its job, and LATELOOK_HOLD.row one that has looked up its job. LATELOOK_HOLD.note
  * stops a thread of the daemon's own before it reads the note of a resumable upload, and LATELOOK_HOLD.left one that
- * has read its time left; LATELOOK_HOLD.whole stops a request that has synced a chunk and released the upload, and
- * LATELOOK_HOLD.link who is about to put a complete upload into the spool. LATELOOK_HOLD.chunk and then
- * LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read where a chunk with a checksum began.
+ * has read its time left; LATELOOK_HOLD.sync stops a request that is about to sync a chunk, LATELOOK_HOLD.whole one
+ * that has synced a chunk and released the upload, and LATELOOK_HOLD.link who is about to put a complete upload into
+ * the spool. LATELOOK_HOLD.chunk and then LATELOOK_HOLD.first stop a thread of the HTTP library that is about to read
+ * where a chunk with a checksum began.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -137,6 +138,6 @@ int fdatasync(int fd)
     const ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
     if (strstr(path, "/uploads/"))
-        stop_soon(".whole", 2);
+        stop_now(".sync"), stop_soon(".whole", 2);
     return next(fd);
 }

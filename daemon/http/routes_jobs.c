@@ -134,6 +134,8 @@ int route_delete_work(struct request *request)
     const char *id = request->part[2];
     int rc = request_job_check(request, id);
     if (!rc)
+        rc = upload_forget(service->core.spool, id);
+    if (!rc)
         rc = spool_uploads_settle(service->core.spool);
     if (!rc)
         rc = store_delete(service->core.store, id);

@@ -1,6 +1,7 @@
 #include "daemon/queue/jobs.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/spool/uploads.h"
 
 enum { TOGETHER = 64 }; /* jobs read from the store at a time */
 
@@ -26,7 +27,11 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
 
 int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *removed)
 {
-    int gone = 0, rc = spool_uploads_settle(core->spool);
+    int gone = 0, rc = 0;
+    for (int i = 0; !rc && i < count; i++)
+        rc = upload_forget(core->spool, ids[i]);
+    if (!rc)
+        rc = spool_uploads_settle(core->spool);
     if (!rc)
         rc = store_delete_all(core->store, ids, count, &gone);
     for (int i = 0; !rc && i < count; i++) {

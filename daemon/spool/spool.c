@@ -43,6 +43,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
+    spool->uploads_unlinking = spool->uploads_unlinked = 1; /* perhaps by a daemon that was killed */
     disk_freer_init(&spool->freer);
     pthread_mutex_init(&spool->trouble_lock, NULL);
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
@@ -262,15 +263,11 @@ void spool_disown(struct spool *spool, const char *id)
     unlinkat(spool->scans, id, 0);
 }
 
-void spool_upload_unlinked(struct spool *spool)
-{
-    atomic_fetch_add(&spool->uploads_unlinked, 1);
-}
-
 int spool_uploads_settle(struct spool *spool)
 {
     const int64_t unlinked = spool->uploads_unlinked;
-    int rc = spool->uploads_settled < unlinked ? names_sync(spool, &spool->uploads_sync, spool->uploads) : 0;
+    int rc =
+        spool->uploads_settled < spool->uploads_unlinking ? names_sync(spool, &spool->uploads_sync, spool->uploads) : 0;
     if (!rc)
         spool->uploads_settled = unlinked;
     return rc;

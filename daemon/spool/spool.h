@@ -35,7 +35,8 @@ enum {
 struct spool {
     int state, scans, results, uploads; /* folders */
     struct folder_sync scans_sync, uploads_sync;
-    _Atomic int64_t uploads_unlinked, uploads_settled; /* see spool_uploads_settle() */
+    /* Removals of uploads' files: begun, ended, and not to be undone (spool_uploads_settle()). */
+    _Atomic int64_t uploads_unlinking, uploads_unlinked, uploads_settled;
     struct disk_freer freer;
     int64_t body_limit, limit, reserve;
     _Atomic int64_t used;         /* bytes of uploads, arrived and reserved */
@@ -113,11 +114,9 @@ void spool_release(struct spool *spool, int64_t bytes);
 /* Link the file `id` of `folder` into the spool and fsync; and undo it. Fails with ERR_IO. */
 int spool_adopt(struct spool *spool, int folder, const char *id);
 void spool_disown(struct spool *spool, const char *id);
-/* The files of a resumable upload were removed, which a power cut may undo: an upload that was complete would become a
- * job at the next start. _settle: it cannot be undone any more. Before a client is told that such an upload is removed,
- * or a job is deleted, which may have been one. Waits for the disk, if any was removed. Fails with ERR_SPOOL_FULL,
- * ERR_IO. */
-void spool_upload_unlinked(struct spool *spool);
+/* A power cut may undo the removal of a resumable upload's files: one that was complete would become a job at the next
+ * start. After this call it cannot. Before a client is told that such an upload is removed, or a job is deleted, which
+ * may have been one. Waits for the disk, if any was removed. Fails with ERR_SPOOL_FULL, ERR_IO. */
 int spool_uploads_settle(struct spool *spool);
 /* Link the scan of a job as that of a new job, whose id is generated: `fresh`; *bytes: its size. Fails with
  * ERR_SCAN_GONE, ERR_SPOOL_FULL, ERR_IO. */

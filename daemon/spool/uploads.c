@@ -342,10 +342,7 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
 static int give_up(struct upload_chunk *chunk)
 {
     struct uploads *uploads = chunk->uploads;
-    char name[UPLOAD_NAME];
-    upload_files_remove(uploads->folder, chunk->id);
-    if (faccessat(uploads->folder, upload_file(name, chunk->id, ".json"), F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-        errno == ENOENT)
+    if (upload_files_remove(uploads->folder, chunk->id) >= 0)
         open_end(uploads, chunk->id, false);
     else
         upload_lock_for_good(uploads, chunk->id);
@@ -386,6 +383,15 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 
 /* ---- the end ---- */
 
+/* 0: the upload is a job; else the failure of store_get(). */
+static int job_look(struct store *store, const char *id)
+{
+    struct job job = {.state = JOB_QUEUED};
+    int rc = store_get(store, id, &job);
+    job_clear(&job);
+    return rc;
+}
+
 static void whole_tell(const struct uploads *uploads, const struct upload_whole *whole, const struct job *job)
 {
     int scan = openat(uploads->folder, job->id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -406,6 +412,10 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     if (!rc && upload.offset != upload.length)
         rc = err_set(ERR_UPLOAD_OFFSET, "The upload has %lld of its %lld bytes.", (long long)upload.offset,
                      (long long)upload.length);
+    if (!rc && job_look(store, id) == 0) {
+        upload_forget(uploads->spool, id); /* that it could not be removed then makes it no new job */
+        rc = upload_unknown();
+    }
     if (!rc)
         rc = upload_job(&upload, job);
     if (!rc && whole)
@@ -415,17 +425,14 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     if (!rc) {
         rc = store_submit(store, job, queue_limit);
         struct err failure = *err_last();
-        struct job before = {.state = JOB_QUEUED};
-        if (rc && store_get(store, id, &before) == ERR_NOT_FOUND)
+        if (rc && job_look(store, id) == ERR_NOT_FOUND)
             spool_disown(uploads->spool, id);
-        job_clear(&before);
         if (rc)
             err_restore(&failure);
     }
     upload_clear(&upload);
     if (!rc) {
-        upload_files_remove(uploads->folder, id);
-        spool_upload_unlinked(uploads->spool);
+        upload_forget(uploads->spool, id);
         open_end(uploads, id, true);
     }
     upload_unlock(uploads, id);
@@ -439,9 +446,9 @@ int upload_remove(struct uploads *uploads, const char *id)
     if (rc)
         return rc;
     rc = upload_get(uploads, id, &upload);
+    if (!rc)
+        rc = upload_forget(uploads->spool, id);
     if (!rc) {
-        upload_files_remove(uploads->folder, id);
-        spool_upload_unlinked(uploads->spool);
         open_end(uploads, id, false);
         rc = spool_uploads_settle(uploads->spool);
     }

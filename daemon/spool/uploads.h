@@ -95,7 +95,12 @@ struct upload_whole {
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit,
                   const struct upload_whole *whole, struct job *job);
 
-/* Remove an upload. Fails with ERR_NOT_FOUND, ERR_UPLOAD_LOCKED. */
+/* Remove an upload. Fails with ERR_NOT_FOUND, ERR_UPLOAD_LOCKED, ERR_IO, ERR_SPOOL_FULL. */
 int upload_remove(struct uploads *uploads, const char *id);
+
+/* Remove what there still is of the upload that has become job `id`, if anything: because that is just being done, or
+ * the disk refused it. Before the job is deleted: otherwise the upload would become a job again. Then
+ * spool_uploads_settle(). Fails with ERR_IO, ERR_SPOOL_FULL. */
+int upload_forget(struct spool *spool, const char *id);
 
 #endif

@@ -14,12 +14,30 @@ const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *endi
     return name;
 }
 
-void upload_files_remove(int folder, const char *id)
+int upload_files_remove(int folder, const char *id)
 {
     char name[UPLOAD_NAME];
-    unlinkat(folder, upload_file(name, id, ".chunk"), 0);
-    unlinkat(folder, upload_file(name, id, ".json"), 0);
+    /* First of all, because what remains without it is a leftover. */
+    const bool gone = unlinkat(folder, upload_file(name, id, ".json"), 0) == 0, stays = !gone && errno != ENOENT;
+    const int error = errno;
+    if (!stays) /* otherwise a chunk that was not verified would count */
+        unlinkat(folder, upload_file(name, id, ".chunk"), 0);
     unlinkat(folder, upload_file(name, id, ""), 0);
+    errno = error;
+    return stays ? -1 : gone;
+}
+
+int upload_forget(struct spool *spool, const char *id)
+{
+    atomic_fetch_add(&spool->uploads_unlinking, 1);
+    const int gone = upload_files_remove(spool->uploads, id);
+    if (gone < 0)
+        spool_failed(spool, "removing an upload");
+    if (gone > 0)
+        atomic_fetch_add(&spool->uploads_unlinked, 1);
+    else
+        atomic_fetch_sub(&spool->uploads_unlinking, 1);
+    return gone < 0 ? err_last()->code : 0;
 }
 
 json_t *upload_note_read(int folder, const char *id)

@@ -58,7 +58,8 @@ struct uploads {
 
 /* The name of the upload's file with this ending ("", ".json", ".chunk"), printed into and returned as `name`. */
 const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *ending);
-void upload_files_remove(int folder, const char *id);
+/* Remove the upload's files. 1: done; 0: it had no note, or none any more; -1: its note stays, see errno. */
+int upload_files_remove(int folder, const char *id);
 /* The note of an upload, ID.json, a new reference; NULL: missing or malformed (errno ENOENT), or unreadable. */
 json_t *upload_note_read(int folder, const char *id);
 /* The note of an upload for this job, of job->bytes; a new reference. */

@@ -143,8 +143,7 @@ static void recover(void *context, const char *id)
     job_clear(&job);
     enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
     if (known == 0 || fault == UPLOAD_LEFTOVER) {
-        upload_files_remove(uploads->folder, id); /* the job was committed, and the spool counts its scan */
-        spool_upload_unlinked(uploads->spool);
+        upload_forget(uploads->spool, id); /* the job was committed, and the spool counts its scan */
     } else if (fault != UPLOAD_SOUND) {
         log_line(uploads->log, LOG_LEVEL_WARNING, id,
                  "an upload is damaged and stays as it is: mrirecond --check-state");

@@ -186,6 +186,59 @@ def chunk_lost_and_not_removed():
             assert "Create a new one" in answer.problem(404, "not-found")["detail"], answer.body
 
 
+@test("a resumable upload that the disk refuses to remove is still there, and told so")
+def upload_stays():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        daemon.arm("unlinkat", lasts=True)
+        daemon.refused(daemon.request("DELETE", where, headers=TUS))
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
+        daemon.fault.release()
+        daemon.request("DELETE", where, headers=TUS).expect(204)
+        same(daemon.request("HEAD", where, headers=TUS).status, 404, "status of HEAD")
+        same(daemon.metrics()["mrirecond_spool_used_bytes"], 0, "bytes counted")
+
+
+def with_its_upload(daemon):
+    """The path of a job whose resumable upload could not be removed, and the upload."""
+    where = daemon.upload()
+    with daemon.paused():
+        daemon.arm("unlinkat", lasts=True)
+        daemon.patch(where, 0, len(BODY)).expect(204)
+        assert daemon.fault.failed(), "nothing has failed"
+        daemon.fault.release()
+    identity = where.rsplit("/", 1)[1]
+    same(daemon.finish(identity)["state"], "succeeded", "state")
+    return f"/v1/jobs/{identity}", where
+
+
+@test("a job whose upload is still there does not come back when it is deleted, however; else it is not deleted")
+def deleted_with_its_upload():
+    for method, path in (("DELETE", "{}"), ("DELETE", "/v1/jobs?older=0")):
+        with Failing() as daemon:
+            job, _ = with_its_upload(daemon)
+            daemon.arm("unlinkat", lasts=True)
+            daemon.refused(daemon.request(method, path.format(job)))
+            same(daemon.get(job).expect(200).json()["state"], "succeeded", "state")
+            daemon.fault.release()
+            answer = daemon.request(method, path.format(job))
+            assert answer.status in (200, 204), answer.body
+            same(daemon.get(job).status, 404, "status of the deleted job")
+            daemon.kill()
+            daemon.restart()
+            same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs after the start")
+
+
+@test("such an upload makes no second job, and no file stays of it")
+def finished_again():
+    with Failing() as daemon:
+        job, where = with_its_upload(daemon)
+        same(daemon.patch(where, len(BODY), len(BODY)).expect(204).headers["x-job-id"], job.rsplit("/", 1)[1], "job")
+        same(daemon.metrics()['mrirecond_jobs_submitted_total{kind="recon"}'], 1, "jobs accepted")
+        same([name for name in daemon.files() if name.startswith(("uploads/", "spool/"))], [], "files")
+
+
 @test("/readyz reports a store that cannot commit until it can; a kill meanwhile revives no refused job")
 def store_not_ready():
     with Failing() as daemon:

@@ -85,11 +85,21 @@ static bool is_named_only(const char *call)
     return false;
 }
 
+/* Whether `names`, separated by spaces, have this call: "unlinkat" does not mean linkat. */
+static bool has_name(const char *names, const char *call)
+{
+    const size_t length = strlen(call);
+    for (const char *at = names; (at = strstr(at, call)); at += length)
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
 /* Count this call; returns true if it must fail, with errno set. */
 static bool fails(const char *call, int at, const char *name)
 {
     int before = errno;
-    bool asked = control && (*control->only ? strstr(control->only, call) != NULL : !is_named_only(call));
+    bool asked = control && (*control->only ? has_name(control->only, call) : !is_named_only(call));
     bool counts = asked && is_below(at, name);
     errno = before;
     if (!counts)

@@ -82,11 +82,16 @@ static void one_look(void *context, const char *id)
     int64_t arrived;
     char name[UPLOAD_NAME];
     enum upload_fault fault = upload_examine(survey->folder, id, &arrived);
+    const int error = errno;
     survey->sound += fault == UPLOAD_SOUND;
     survey->leftover += fault == UPLOAD_LEFTOVER;
     if (fault != UPLOAD_LEFTOVER)
         for (int i = 0; i < 3; i++)
             own_look(survey, survey->folder, upload_file(name, id, endings[i]), "upload", 0600);
+    if (fault == UPLOAD_UNREAD) { /* what the disk does not show is not damaged */
+        survey->bad++;
+        fprintf(survey->out, "upload %s: cannot be read, and stays as it is: %s\n", id, strerror(error));
+    }
     if (!faults[fault].what)
         return;
     bool done = survey->time && mend(survey, id, fault);

@@ -266,7 +266,7 @@ int chunk_take_back(struct uploads *uploads, const char *id)
         return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
     const enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
     if (fault != UPLOAD_SOUND)
-        return fault == UPLOAD_BAD_CHUNK && arrived == CHUNK_UNREAD ? disk_failed("taking back a chunk") : unfit();
+        return fault == UPLOAD_UNREAD ? disk_failed("taking back a chunk") : unfit();
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     /* As in chunk_end(): after a power cut ID.chunk would undo the next chunk. */
     bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0 &&

@@ -106,12 +106,14 @@ int64_t upload_chunk_read(int folder, const char *id)
     int fd = openat(folder, upload_file(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? CHUNK_NONE : CHUNK_UNREAD;
-    ssize_t length = read(fd, text, sizeof text - 1);
+    const ssize_t length = read(fd, text, sizeof text - 1);
+    const int error = errno;
     close(fd);
-    if (length == 0)
-        return CHUNK_NONE;
+    errno = error;
+    if (length <= 0)
+        return length == 0 ? CHUNK_NONE : CHUNK_UNREAD;
     int64_t offset = strtoll(text, &end, 10);
-    return length > 0 && !*end && offset >= 0 ? offset : CHUNK_MALFORMED;
+    return !*end && offset >= 0 ? offset : CHUNK_MALFORMED;
 }
 
 int64_t upload_arrived(int64_t chunk, int64_t size)
@@ -123,17 +125,24 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
 {
     char name[UPLOAD_NAME];
     struct stat bytes, note_file;
-    bool there = fstatat(folder, id, &bytes, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(bytes.st_mode);
     if (fstatat(folder, upload_file(name, id, ".json"), &note_file, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? UPLOAD_LEFTOVER : UPLOAD_BAD_NOTE;
+        return errno == ENOENT ? UPLOAD_LEFTOVER : UPLOAD_UNREAD;
+    const int found = fstatat(folder, id, &bytes, AT_SYMLINK_NOFOLLOW);
+    if (found < 0 && errno != ENOENT)
+        return UPLOAD_UNREAD;
+    const bool there = found == 0 && S_ISREG(bytes.st_mode);
+    *arrived = there ? upload_arrived(upload_chunk_read(folder, id), bytes.st_size) : CHUNK_MALFORMED;
+    if (*arrived == CHUNK_UNREAD)
+        return UPLOAD_UNREAD;
     json_t *note = upload_note_read(folder, id);
+    if (!note && errno != ENOENT)
+        return UPLOAD_UNREAD;
     struct upload upload = {.length = json_integer_value(json_object_get(note, "length")),
                             .job = json_object_get(note, "job")};
     struct job job = {.state = JOB_QUEUED};
     bool says = note && upload_job(&upload, &job) == 0;
     job_clear(&job);
     json_decref(note);
-    *arrived = there ? upload_arrived(upload_chunk_read(folder, id), bytes.st_size) : CHUNK_MALFORMED;
     if (!says) /* incomplete: the start of the upload was interrupted */
         return there && bytes.st_size > 0 ? UPLOAD_BAD_NOTE : UPLOAD_LEFTOVER;
     if (!there)

@@ -69,7 +69,7 @@ int upload_job(const struct upload *upload, struct job *job);
 /* The offset in ID.chunk, or: */
 enum {
     CHUNK_MALFORMED = -1,
-    CHUNK_UNREAD = -3, /* it cannot be opened: see errno */
+    CHUNK_UNREAD = -3, /* it cannot be read: see errno */
     CHUNK_NONE = -2 /* no such file, or an empty one, whose writing was interrupted: nothing of a chunk had arrived */
 };
 int64_t upload_chunk_read(int folder, const char *id);
@@ -79,6 +79,7 @@ int64_t upload_arrived(int64_t chunk, int64_t size);
 /* Faults of an upload. */
 enum upload_fault {
     UPLOAD_SOUND,
+    UPLOAD_UNREAD,    /* the disk does not show it: see errno */
     UPLOAD_LEFTOVER,  /* its start or removal was interrupted: the next start of the daemon removes it */
     UPLOAD_NO_BYTES,  /* a note without bytes */
     UPLOAD_BAD_NOTE,  /* bytes without a usable note */
@@ -86,7 +87,7 @@ enum upload_fault {
     UPLOAD_BAD_CHUNK, /* ID.chunk is malformed or exceeds the file */
     UPLOAD_FAULTS
 };
-/* *arrived, as upload_arrived(), is set for UPLOAD_SOUND. */
+/* *arrived is set for UPLOAD_SOUND. */
 enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived);
 /* Call `each` with the id of every upload, complete or missing a file. Fails with ERR_IO. */
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context);

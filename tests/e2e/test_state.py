@@ -1,24 +1,30 @@
 #!/usr/bin/python3
 """A job store that is truncated, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
+import errno
 import glob
+import itertools
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
 
 import scans
-from harness import BIN, SLOW, Daemon, main, same, test, wait_until
+from harness import BIN, ROOT, SLOW, Daemon, main, same, test, wait_until
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+import diskfaults  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
 
 
-def tool(state, action):
+def tool(state, action, environment=None):
     """Run --check-state or --repair-state; returns (exit status, output)."""
     done = subprocess.run([os.path.join(BIN, "mrirecond"), f"--{action}-state", "--state-dir", state],
-                          capture_output=True, text=True, timeout=SLOW)
+                          capture_output=True, text=True, timeout=SLOW, env={**os.environ, **(environment or {})})
     return done.returncode, done.stdout + done.stderr
 
 
@@ -292,6 +298,34 @@ def uploads():
                  f"Upload-Offset of {name}")
             daemon.request("PATCH", where, BODY[20000:], {**TUS, "Upload-Offset": "20000"}).expect(204)
             same(daemon.finish(ids[name])["state"], "succeeded", f"state of {name}")
+
+
+@test("resumable uploads that the disk does not show are not damaged: --repair-state leaves them as they are")
+def uploads_unread():
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    daemon = Daemon(state=path)
+    try:
+        for _ in range(2):
+            identity = begun(daemon, 20000)
+        os.close(os.open(f"{path}/uploads/{identity}.chunk", os.O_WRONLY | os.O_CREAT, 0o600))
+    finally:
+        daemon.kill()
+
+    def contents():
+        return {name: os.path.getsize(name) for name in glob.glob(path + "/uploads/*") + glob.glob(path + "/found*")}
+    before, unread = contents(), set()
+    failing = diskfaults.Fault(path + ".fault")
+    for call in ("opening", "fstatat"):
+        for number in itertools.count(1):
+            failing.arm(number, errno.EIO, True, only=call)
+            failures = failing.failed()
+            status, text = tool(path, "repair", diskfaults.preload(path, failing))
+            same(contents(), before, f"files after {call} number {number} and all later ones failed ({text})")
+            if failing.failed() == failures:
+                break
+            unread.update(line.split(": ", 1)[1] for line in text.splitlines() if "cannot be read, and stays" in line)
+    same((status, tool(path, "check")[0]), (0, 0), "status at the end")
+    same(unread, {"cannot be read, and stays as it is: Input/output error"}, "what it says of them")
 
 
 def found(state):

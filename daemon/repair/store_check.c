@@ -14,21 +14,26 @@ enum { TOLD = 20 }; /* findings of one sort that are listed */
 
 /* ---- files ---- */
 
-static bool file_is(int folder, const char *name, int64_t bytes)
+/* *error: set to errno if the disk does not show the file: it may be there. */
+static bool file_is(int folder, const char *name, int64_t bytes, int *error)
 {
     struct stat there;
-    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode) && there.st_size == bytes;
+    if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+        return S_ISREG(there.st_mode) && there.st_size == bytes;
+    if (errno != ENOENT && errno != ENOTDIR)
+        *error = errno;
+    return false;
 }
 
 /* At a start, a job without a scan file takes it from its resumable upload. */
-static bool scan_is(const struct spool *spool, const char *id, int64_t bytes)
+static bool scan_is(const struct spool *spool, const char *id, int64_t bytes, int *error)
 {
     char upload[JOB_ID + 16];
     snprintf(upload, sizeof upload, "uploads/%.*s", JOB_ID - 1, id);
-    return spool_is_id(id) && (file_is(spool->scans, id, bytes) || file_is(spool->state, upload, bytes));
+    return spool_is_id(id) && (file_is(spool->scans, id, bytes, error) || file_is(spool->state, upload, bytes, error));
 }
 
-static bool results_are(const struct spool *spool, const char *id, const char *list)
+static bool results_are(const struct spool *spool, const char *id, const char *list, int *error)
 {
     json_t *results = list ? json_loads(list, 0, NULL) : NULL;
     bool there = json_array_size(results) > 0;
@@ -39,7 +44,7 @@ static bool results_are(const struct spool *spool, const char *id, const char *l
         const char *name = json_string_value(json_object_get(result, "name"));
         snprintf(path, sizeof path, "%s/%s", id, name ? name : "");
         there = there && name && spool_is_name(name) &&
-                file_is(spool->results, path, json_integer_value(json_object_get(result, "bytes")));
+                file_is(spool->results, path, json_integer_value(json_object_get(result, "bytes")), error);
     }
     json_decref(results);
     return there;
@@ -48,12 +53,16 @@ static bool results_are(const struct spool *spool, const char *id, const char *l
 enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
 {
     const char *id = (const char *)sqlite3_column_text(row, 0);
-    int state = sqlite3_column_int(row, 1);
-    if (!id || ((state == JOB_QUEUED || state == JOB_RUNNING) && !scan_is(spool, id, sqlite3_column_int64(row, 2))))
-        return LACK_SCAN;
-    if (state == JOB_SUCCEEDED && !results_are(spool, id, (const char *)sqlite3_column_text(row, 3)))
-        return LACK_RESULTS;
-    return LACK_NOTHING;
+    const int state = sqlite3_column_int(row, 1);
+    const int64_t bytes = sqlite3_column_int64(row, 2);
+    int error = 0;
+    enum lack lack = LACK_NOTHING;
+    if (!id || ((state == JOB_QUEUED || state == JOB_RUNNING) && !scan_is(spool, id, bytes, &error)))
+        lack = LACK_SCAN;
+    else if (state == JOB_SUCCEEDED && !results_are(spool, id, (const char *)sqlite3_column_text(row, 3), &error))
+        lack = LACK_RESULTS;
+    errno = error;
+    return lack != LACK_NOTHING && error ? LACK_UNREAD : lack;
 }
 
 int orphans_each(const struct spool *spool, struct connection *connection, int folder,
@@ -142,19 +151,21 @@ static bool is_whole(struct connection *connection, FILE *out)
     return whole;
 }
 
-/* Check that each row has its files; *all: every row could be read. */
-static bool rows_have_files(const struct spool *spool, struct connection *connection, FILE *out, bool *all)
+/* Check that each row has its files: *files; *all: every row could be read. Fails as disk_failed(). */
+static int rows_look(const struct spool *spool, struct connection *connection, FILE *out, bool *files, bool *all)
 {
-    int jobs = 0, lacking[3] = {0}, step = SQLITE_ERROR;
+    int rc = 0, jobs = 0, lacking[3] = {0}, step = SQLITE_ERROR;
     static const char *const what[] = {
         [LACK_SCAN] = "waits, and its scan is missing or cut off",
         [LACK_RESULTS] = "succeeded, and a result is missing or cut off",
     };
     sqlite3_stmt *row = sql_prepare(connection, "SELECT id, state, bytes, results FROM job ORDER BY sequence", "");
-    while (row && (step = sqlite3_step(row)) == SQLITE_ROW) {
+    while (!rc && row && (step = sqlite3_step(row)) == SQLITE_ROW) {
         enum lack lack = row_lacks(spool, row);
         jobs++;
-        if (lack != LACK_NOTHING && lacking[lack]++ < TOLD)
+        if (lack == LACK_UNREAD)
+            rc = disk_failed("looking for the files of a job");
+        else if (lack != LACK_NOTHING && lacking[lack]++ < TOLD)
             fprintf(out, "job %.40s: %s\n", (const char *)sqlite3_column_text(row, 0), what[lack]);
     }
     *all = step == SQLITE_DONE;
@@ -162,7 +173,8 @@ static bool rows_have_files(const struct spool *spool, struct connection *connec
         sql_release(row);
     fprintf(out, "%d jobs read, %d lack their scan, %d lack results\n", jobs, lacking[LACK_SCAN],
             lacking[LACK_RESULTS]);
-    return !lacking[LACK_SCAN] && !lacking[LACK_RESULTS];
+    *files = !lacking[LACK_SCAN] && !lacking[LACK_RESULTS];
+    return rc;
 }
 
 /* Check jobs.db, and its rows against the files. */
@@ -171,12 +183,15 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
     struct connection connection = {.db = NULL};
     char path[4096];
     int64_t version;
-    struct stat there;
-    if (fstatat(spool->state, "jobs.db", &there, 0) < 0) {
+    const int there = openat(spool->state, "jobs.db", O_RDONLY | O_CLOEXEC);
+    if (there < 0 && errno != ENOENT)
+        return disk_failed("opening the job store");
+    if (there < 0) {
         found->store = found->files = state_expect(spool) == 0;
         fprintf(out, "%s\n", found->store ? "There is no job store yet, and there are no files." : err_last()->text);
         return 0;
     }
+    close(there);
     snprintf(path, sizeof path, "%s/jobs.db", state_dir);
     int rc = connection_open(&connection, path, SQLITE_OPEN_READONLY);
     if (!rc)
@@ -190,9 +205,9 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
     } else {
         bool all;
         found->store = is_whole(&connection, out);
-        found->files = rows_have_files(spool, &connection, out, &all);
+        rc = rows_look(spool, &connection, out, &found->files, &all);
         found->store = found->store && all;
-        if (found->store)
+        if (found->store && !rc)
             fprintf(out, "%d scans and %d results belong to no job; a start %s\n",
                     orphans_each(spool, &connection, spool->scans, NULL, NULL),
                     orphans_each(spool, &connection, spool->results, NULL, NULL),

@@ -7,7 +7,12 @@
 #include "daemon/store/store_parts.h"
 
 /* The files that a job lacks. */
-enum lack { LACK_NOTHING, LACK_SCAN, LACK_RESULTS };
+enum lack {
+    LACK_NOTHING,
+    LACK_SCAN,
+    LACK_RESULTS,
+    LACK_UNREAD /* the disk does not show one, which may be there: see errno */
+};
 
 /* Of the row id, state, bytes, results (columns 0 to 3 of `row`). */
 enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row);

@@ -300,6 +300,33 @@ def uploads():
             same(daemon.finish(ids[name])["state"], "succeeded", f"state of {name}")
 
 
+@test("a scan or result that the disk does not show is not missing: --check-state and --repair-state say so")
+def files_unread():
+    if not STATE:
+        STATE.append(State())
+    sound, refusals = jobs_of(STATE[0].copy()), set()
+    for call, lasts in (("fstatat", False), ("fstatat", True), ("opening", False)):
+        for number in range(1, 9 if call == "opening" else 7):  # of the check: two results, scans, then others
+            path = STATE[0].copy()
+            failing = diskfaults.Fault(path + ".fault")
+            failing.arm(number, errno.EIO, lasts, only=call)
+            status, text = tool(path, "repair", diskfaults.preload(path, failing))
+            assert failing.failed(), f"{call} {number}: nothing has failed"
+            same(jobs_of(path), sound, f"jobs after {failing.first()} failed ({text})")
+            same(set(os.listdir(path + "/spool")), set(os.listdir(STATE[0].folder + "/spool")),
+                 f"scans after {failing.first()} failed")
+            if status:
+                assert diskfaults.tells(text.splitlines()[-1]) or "cannot be opened" in text, (failing.first(), text)
+                refusals.add((call, lasts))
+            shutil.rmtree(path)
+    same(len(refusals), 3, f"kinds of failures of which some were refused ({refusals})")
+
+
+def jobs_of(path):
+    with sqlite3.connect(path + "/jobs.db") as db:
+        return db.execute("SELECT id, state, error FROM job ORDER BY sequence").fetchall()
+
+
 @test("resumable uploads that the disk does not show are not damaged: --repair-state leaves them as they are")
 def uploads_unread():
     path = tempfile.mkdtemp(dir=FOLDER.name)

@@ -182,6 +182,11 @@ int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t byt
     return bytes == 0 ? 0 : dev->leaf->upload_begin(dev, device, host, bytes);
 }
 
+int dev_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+{
+    return bytes == 0 ? 0 : dev->leaf->upload_fill(dev, device, bytes, fill);
+}
+
 int dev_upload_order(struct dev *dev)
 {
     return dev->leaf->upload_order(dev);

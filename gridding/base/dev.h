@@ -53,6 +53,16 @@ int dev_download(struct dev *dev, void *host, const void *device, size_t bytes);
 int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t bytes);
 int dev_upload_order(struct dev *dev);
 
+/* The same of bytes that are computed where the device's transfers read them, which saves a copy: `write` writes bytes
+ * `first` to first + bytes - 1 of the upload to `out`. Pieces begin at multiples of 64. Before the return, `write` is
+ * called once for each piece, by this thread and others of the device at once, and must not use the device itself. It
+ * cannot fail: who finds wrong bytes drops the upload. Fails with ERR_DEVICE, perhaps with pieces not asked for. */
+struct dev_fill {
+    void (*write)(void *of, size_t first, size_t bytes, void *out);
+    void *of;
+};
+int dev_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill);
+
 int dev_zero(struct dev *dev, void *device, size_t bytes);
 
 /* Wait for the device's work. Fails with ERR_DEVICE. */

@@ -1,6 +1,7 @@
 /* stage_gpu.cu: transfers between pageable memory and the device through pinned buffers. The driver copies pageable
  * memory with one thread (10 GB/s, while the bus has 55). Here several threads process chunks in turn, each with two
- * pinned buffers: while one is being transferred, the thread fills or empties the other. */
+ * pinned buffers: while one is being transferred, the thread fills or empties the other. An upload's bytes may also be
+ * computed there. */
 #include "gridding/base/dev_gpu.cuh"
 
 #include <algorithm>
@@ -36,11 +37,11 @@ struct gpu_stage {
 
 struct transfer {
     const struct gpu *gpu;
-    struct gpu_stage *stage;
     cudaStream_t stream;
-    char *device, *host;
+    char *device;
     size_t bytes;
-    bool up;
+    char *host;                  /* of a download; else NULL */
+    const struct dev_fill *fill; /* of an upload; else NULL */
     std::atomic<size_t> next;
     std::atomic<int> failed; /* the first failure, a cudaError_t */
 
@@ -60,11 +61,11 @@ static cudaError_t upload_chunks(struct transfer *t, int thread)
     size_t chunk;
     cudaError_t status = cudaSuccess;
     for (int turn = 0; status == cudaSuccess && t->take(&chunk); turn ^= 1) {
-        cudaEvent_t event = t->stage->done[thread][turn];
-        char *buffer = t->stage->pinned + (size_t)(2 * thread + turn) * CHUNK;
+        cudaEvent_t event = t->gpu->stage->done[thread][turn];
+        char *buffer = t->gpu->stage->pinned + (size_t)(2 * thread + turn) * CHUNK;
         status = cudaEventSynchronize(event);
         if (status == cudaSuccess) {
-            memcpy(buffer, t->host + chunk * CHUNK, t->length(chunk));
+            t->fill->write(t->fill->of, chunk * CHUNK, t->length(chunk), buffer);
             status =
                 cudaMemcpyAsync(t->device + chunk * CHUNK, buffer, t->length(chunk), cudaMemcpyHostToDevice, t->stream);
         }
@@ -80,8 +81,8 @@ static cudaError_t download_chunks(struct transfer *t, int thread)
     bool more = true, pending = false;
     cudaError_t status = cudaSuccess;
     for (int turn = 0; status == cudaSuccess && (more || pending); turn ^= 1) {
-        const cudaEvent_t *event = t->stage->done[thread];
-        char *buffer = t->stage->pinned + (size_t)(2 * thread) * CHUNK;
+        const cudaEvent_t *event = t->gpu->stage->done[thread];
+        char *buffer = t->gpu->stage->pinned + (size_t)(2 * thread) * CHUNK;
         more = more && t->take(&chunk);
         if (more) {
             status = cudaEventSynchronize(event[turn]); /* an upload in another stream may use the buffer */
@@ -105,7 +106,7 @@ static void run_thread(struct transfer *t, int thread)
 {
     cudaError_t status = cudaSetDevice(t->gpu->index);
     if (status == cudaSuccess)
-        status = t->up ? upload_chunks(t, thread) : download_chunks(t, thread);
+        status = t->fill ? upload_chunks(t, thread) : download_chunks(t, thread);
     int none = cudaSuccess;
     if (status != cudaSuccess)
         t->failed.compare_exchange_strong(none, status);
@@ -131,12 +132,11 @@ static void wait_and_join(struct gpu_stage *stage)
 }
 
 /* One thread for each chunk. If the system starts fewer, or some wake late, the others do all the work. */
-static int run_transfer(struct gpu *gpu, cudaStream_t stream, void *device, void *host, size_t bytes, bool up)
+static int run_transfer(struct transfer *t)
 {
-    struct gpu_stage *stage = gpu->stage;
+    struct gpu_stage *stage = t->gpu->stage;
     std::lock_guard<std::mutex> turn(stage->busy);
-    struct transfer t = {gpu, stage, stream, (char *)device, (char *)host, bytes, up, {0}, {cudaSuccess}};
-    const int wanted = (int)std::min((size_t)stage->threads, (bytes + CHUNK - 1) / CHUNK) - 1;
+    const int wanted = (int)std::min((size_t)stage->threads, (t->bytes + CHUNK - 1) / CHUNK) - 1;
     try {
         for (; stage->started < wanted; stage->started++)
             stage->others[stage->started] = std::thread(wait_and_join, stage);
@@ -145,20 +145,32 @@ static int run_transfer(struct gpu *gpu, cudaStream_t stream, void *device, void
     }
     if (wanted > 0) {
         std::lock_guard<std::mutex> held(stage->lock);
-        stage->now = &t;
+        stage->now = t;
         stage->places = wanted;
         stage->asked.notify_all();
     }
-    run_thread(&t, 0);
+    run_thread(t, 0);
     std::unique_lock<std::mutex> held(stage->lock);
     stage->places = 0;
     stage->left.wait(held, [stage] { return stage->active == 0; });
-    return gpu_check((cudaError_t)t.failed.load(), up ? "Upload" : "Download");
+    return gpu_check((cudaError_t)t->failed.load(), t->fill ? "Upload" : "Download");
+}
+
+int gpu_upload_fill(struct gpu *gpu, cudaStream_t stream, void *device, size_t bytes, const struct dev_fill *fill)
+{
+    struct transfer t = {gpu, stream, (char *)device, bytes, NULL, fill, {0}, {cudaSuccess}};
+    return run_transfer(&t);
+}
+
+static void copy_fill(void *host, size_t first, size_t bytes, void *out)
+{
+    memcpy(out, (const char *)host + first, bytes);
 }
 
 int gpu_upload_start(struct gpu *gpu, cudaStream_t stream, void *device, const void *host, size_t bytes)
 {
-    return run_transfer(gpu, stream, device, const_cast<void *>(host), bytes, true);
+    const struct dev_fill fill = {copy_fill, const_cast<void *>(host)};
+    return gpu_upload_fill(gpu, stream, device, bytes, &fill);
 }
 
 int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
@@ -169,7 +181,9 @@ int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
 
 int gpu_download(struct gpu *gpu, void *host, const void *device, size_t bytes)
 {
-    return run_transfer(gpu, gpu->stream, const_cast<void *>(device), host, bytes, false);
+    struct transfer t = {gpu, gpu->stream,  (char *)const_cast<void *>(device), bytes, (char *)host, NULL,
+                         {0}, {cudaSuccess}};
+    return run_transfer(&t);
 }
 
 int gpu_stage_make(struct gpu_stage **out, int threads)

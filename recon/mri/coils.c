@@ -3,6 +3,7 @@
 
 #include "gridding/base/err.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,72 @@ int recon_coils_gather(const struct recon_job *job, const struct frame *frame, c
                 bad = i < bad ? i : bad;
         }
     return bad == SIZE_MAX ? 0 : recon_data_nonfinite(&job->scan.readouts[readouts[bad]]);
+}
+
+size_t recon_offset_find(const size_t *offsets, size_t first, size_t last, size_t samples)
+{
+    while (first < last) {
+        const size_t middle = first + (last - first) / 2;
+        if (offsets[middle] < samples)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+/* The values of coils that are the scan's own, [coils][samples of the frame], of which threads copy pieces. */
+struct values {
+    const struct recon_job *job;
+    const struct frame *frame;
+    const size_t *offsets;
+    int first;         /* coil */
+    atomic_size_t bad; /* the frame's first readout with a number that is not finite; SIZE_MAX: none */
+};
+
+static void bad_note(struct values *of, size_t readout)
+{
+    size_t before = of->bad;
+    while (readout < before && !atomic_compare_exchange_weak(&of->bad, &before, readout))
+        ;
+}
+
+/* dev_fill.write */
+static void values_copy(void *values, size_t first, size_t bytes, void *out)
+{
+    struct values *of = values;
+    const struct frame *frame = of->frame;
+    const uint32_t *readouts = of->job->frames->readouts + frame->first;
+    struct c32 *to = out;
+    size_t left = bytes / sizeof *to, at = first / sizeof *to % frame->samples;
+    int coil = of->first + (int)(first / sizeof *to / frame->samples);
+    for (; left > 0; coil++, at = 0) {
+        size_t i = recon_offset_find(of->offsets, 0, frame->count, at + 1) - 1; /* the readout of sample `at` */
+        for (; i < frame->count && left > 0; i++) {
+            const size_t rest = of->offsets[i + 1] - at, samples = rest < left ? rest : left;
+            memcpy(to, recon_kept_data(of->job, &of->job->scan.readouts[readouts[i]], coil) + (at - of->offsets[i]),
+                   samples * sizeof *to);
+            const uint32_t largest = largest_bits(to, samples);
+            if (largest > 0)
+#pragma omp atomic write
+                of->job->coil_lives[coil] = true;
+            if (largest >= INFINITE_BITS)
+                bad_note(of, i);
+            to += samples;
+            at += samples;
+            left -= samples;
+        }
+    }
+}
+
+int recon_coils_upload(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
+                       int count, struct c32 *data)
+{
+    struct values of = {job, frame, offsets, first, SIZE_MAX};
+    const struct dev_fill fill = {values_copy, &of};
+    int rc = dev_upload_fill(job->dev, data, (size_t)count * frame->samples * sizeof *data, &fill);
+    const uint32_t *readouts = job->frames->readouts + frame->first;
+    return rc || of.bad == SIZE_MAX ? rc : recon_data_nonfinite(&job->scan.readouts[readouts[of.bad]]);
 }
 
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,

@@ -81,10 +81,11 @@ int gridder_ask(void *of);
 /* Coils of the batch that begins at coil `first`. */
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first);
 
-/* Bytes of the host's memory through which coils are uploaded: all of a small batch, else one. */
+/* Bytes of the host's memory through which coils are uploaded that are mixed or, of a stack or a stream, moved: all of
+ * a small batch of mixed ones, else one. */
 size_t gridder_staging(const struct gridder *g);
 
-/* Upload `count` coils from `first`, data[count][samples], while the device computes. Fails as recon_coil_gather() and
+/* Upload `count` coils from `first`, data[count][samples], while the device computes. Fails as recon_coils_gather() and
  * dev_upload_begin(). */
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data);
 

@@ -13,26 +13,13 @@ static const size_t cpu_bytes_most = (size_t)1
                                      << 30; /* of sums; not a share of the free memory, because the bits depend on it */
 enum { GPU_SHARE = 8 };                     /* samples may use 1 / GPU_SHARE of a GPU's free memory */
 
-/* The first readout from `first` on before which there are `samples` or more; offsets ascend up to that of `last`. */
-static size_t offset_find(const size_t *offsets, size_t first, size_t last, size_t samples)
-{
-    while (first < last) {
-        const size_t middle = first + (last - first) / 2;
-        if (offsets[middle] < samples)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first;
-}
-
 int recon_parts_divide(const size_t *offsets, size_t count, size_t ends[PARTS_MOST + 1])
 {
     int parts = 0;
     ends[0] = 0;
     while (parts < PARTS_MOST - 1 && offsets[count] - offsets[ends[parts]] >= PARTS_LEAST) {
         const size_t half = offsets[ends[parts]] + (offsets[count] - offsets[ends[parts]]) / 2;
-        const size_t end = offset_find(offsets, ends[parts] + 1, count, half);
+        const size_t end = recon_offset_find(offsets, ends[parts] + 1, count, half);
         if (end >= count)
             break;
         ends[++parts] = end;

@@ -208,9 +208,16 @@ int recon_coils_gather(const struct recon_job *job, const struct frame *frame, c
 /* The same of one coil. */
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
+/* As recon_coils_gather(), of coils that are the scan's own (mixed_coils 0), to the device's data[count][samples], by
+ * dev_upload_fill(). Fails with ERR_DATA_NONFINITE and ERR_DEVICE. */
+int recon_coils_upload(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
+                       int count, struct c32 *data);
 
 /* After all coils of all frames were gathered: warn of those that contain only zeros. False: all do. */
 bool recon_coils_report(struct recon_job *job, int coils);
+
+/* The first readout from `first` on before which there are `samples` or more; offsets ascend up to that of `last`. */
+size_t recon_offset_find(const size_t *offsets, size_t first, size_t last, size_t samples);
 
 /* The samples of one coil of a readout without the discarded ones: [frames_kept(readout)]. */
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);

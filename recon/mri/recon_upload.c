@@ -10,21 +10,24 @@ size_t gridder_staging(const struct gridder *g)
 {
     enum { STAGED_BYTES = 16 << 20 };
     const size_t coil = g->most_samples * sizeof(struct c32), batch = (size_t)g->batch * coil;
-    return dev_is_gpu(g->job->dev) && batch <= STAGED_BYTES ? batch : coil;
+    return dev_is_gpu(g->job->dev) && g->job->mixed_coils && batch <= STAGED_BYTES ? batch : coil;
 }
 
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
 {
-    struct recon_job *job = g->job;
-    const size_t coil = frame->samples * sizeof(struct c32);
+    const struct recon_job *job = g->job;
     struct c32 *direct = dev_direct(job->dev, data);
-    const int most = direct || (size_t)count * coil <= gridder_staging(g) ? count : 1;
+    if (direct)
+        return recon_coils_gather(job, frame, g->offsets, first, count, direct);
+    if (!job->mixed_coils)
+        return recon_coils_upload(job, frame, g->offsets, first, count, data);
+    const size_t coil = frame->samples * sizeof(struct c32);
+    const int most = (size_t)count * coil <= gridder_staging(g) ? count : 1;
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c += most) {
-        const size_t at = (size_t)c * frame->samples;
-        rc = recon_coils_gather(job, frame, g->offsets, first + c, most, direct ? direct + at : g->staging);
-        if (rc == 0 && !direct)
-            rc = dev_upload_begin(job->dev, data + at, g->staging, (size_t)most * coil);
+        rc = recon_coils_gather(job, frame, g->offsets, first + c, most, g->staging);
+        if (rc == 0)
+            rc = dev_upload_begin(job->dev, data + (size_t)c * frame->samples, g->staging, (size_t)most * coil);
     }
     return rc;
 }

@@ -57,6 +57,11 @@ static int fake_upload(struct dev *dev, void *device, const void *host, size_t b
     return breaks(bytes) ? lose() : dev_leaf_cpu.upload(dev, device, host, bytes);
 }
 
+static int fake_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+{
+    return breaks(bytes) ? lose() : dev_leaf_cpu.upload_fill(dev, device, bytes, fill);
+}
+
 static int fake_download(struct dev *dev, void *host, const void *device, size_t bytes)
 {
     if (lost)
@@ -79,6 +84,7 @@ const struct dev_leaf *mrirecon_gpu_leaf(void)
     leaf = dev_leaf_cpu;
     leaf.open = fake_open;
     leaf.upload = leaf.upload_begin = fake_upload;
+    leaf.upload_fill = fake_upload_fill;
     leaf.download = fake_download;
     leaf.zero = fake_zero;
     leaf.abi += getenv("MRIRECON_FAKE_ABI") != NULL;

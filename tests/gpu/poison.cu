@@ -52,6 +52,12 @@ static int upload_begin(struct dev *dev, void *device, const void *host, size_t 
     return real_leaf->upload_begin(dev, device, host, bytes);
 }
 
+static int upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+{
+    poison(bytes);
+    return real_leaf->upload_fill(dev, device, bytes, fill);
+}
+
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     Dl_info self;
@@ -69,5 +75,6 @@ extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
     leaf = *real_leaf;
     leaf.upload = upload;
     leaf.upload_begin = upload_begin;
+    leaf.upload_fill = upload_fill;
     return &leaf;
 }

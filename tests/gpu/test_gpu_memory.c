@@ -2,8 +2,13 @@
  * Prints TAP; without a GPU, reports everything as skipped. */
 #include "tests/gpu/outcome.h"
 
+static void copy_part(void *from, size_t first, size_t bytes, void *out)
+{
+    memcpy(out, (const char *)from + first, bytes);
+}
+
 /* Transfers go through pinned buffers in chunks: sizes around one chunk and around several, at odd addresses. */
-static void test_transfers(struct dev *gpu)
+static void test_transfers(struct dev *gpu, bool filled)
 {
     static const size_t sizes[] = {1, 4095, 1 << 20, (1 << 20) + 1, (2 << 20) - 1, (16 << 20) + 12345, 50000001};
     const size_t room = 50000001 + 64;
@@ -16,12 +21,19 @@ static void test_transfers(struct dev *gpu)
         size_t n = sizes[i];
         memset(back, 0x5a, room);
         must(dev_zero(gpu, there, room), "dev_zero");
-        must(dev_upload(gpu, there + 5, sent + 3 * i, n), "dev_upload");
+        if (filled)
+            must(dev_upload_fill(gpu, there + 5, n, &(struct dev_fill){copy_part, sent + 3 * i}), "dev_upload_fill");
+        else
+            must(dev_upload(gpu, there + 5, sent + 3 * i, n), "dev_upload");
+        must(dev_upload_order(gpu), "dev_upload_order");
         must(dev_download(gpu, back + 1, there + 4, n + 2), "dev_download");
         same = same && back[0] == 0x5a && back[1] == 0 && memcmp(back + 2, sent + 3 * i, n) == 0 && back[n + 2] == 0 &&
                back[n + 3] == 0x5a;
     }
-    verdict(same, "transfers of any size keep every byte and touch no other", "bytes differ");
+    verdict(same,
+            filled ? "bytes that are written where transfers read them arrive, and touch no other"
+                   : "transfers of any size keep every byte and touch no other",
+            "bytes differ");
     dev_release(gpu, there);
     free(sent);
     free(back);
@@ -41,7 +53,8 @@ static void test_memory(struct dev *gpu)
     memset(sent + 100, 0, 50);
     verdict(memcmp(sent, back, sizeof sent) == 0, "what goes up comes down", "bytes differ");
     dev_release(gpu, there);
-    test_transfers(gpu);
+    test_transfers(gpu, false);
+    test_transfers(gpu, true);
 
     void *nothing = &tap;
     verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");

@@ -133,6 +133,15 @@ static void memory_of_control_groups_counts(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* dev_fill.write: the bytes of `from` [BYTES] in reverse order. */
+static void fill_backwards(void *from, size_t first, size_t bytes, void *out)
+{
+    const unsigned char *last = (const unsigned char *)from + BYTES - 1;
+    assert_int_equal(first % 64, 0);
+    for (size_t i = 0; i < bytes; i++)
+        ((unsigned char *)out)[i] = *(last - first - i);
+}
+
 /* Uploaded data come back unchanged and in place; zeroing touches only the requested range. */
 static void round_trip(struct dev *dev)
 {
@@ -159,8 +168,14 @@ static void round_trip(struct dev *dev)
     assert_int_equal(dev_upload_order(dev), 0);
     assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
     assert_memory_equal(got, expected, BYTES);
+    assert_int_equal(dev_upload_fill(dev, memory, BYTES, &(struct dev_fill){fill_backwards, expected}), 0);
+    assert_int_equal(dev_upload_order(dev), 0);
+    assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(got[i], expected[BYTES - 1 - i]);
     /* A length of 0 needs no address. */
     assert_int_equal(dev_upload(dev, NULL, NULL, 0), 0);
+    assert_int_equal(dev_upload_fill(dev, NULL, 0, NULL), 0);
     assert_int_equal(dev_upload_begin(dev, NULL, NULL, 0), 0);
     assert_int_equal(dev_upload_order(dev), 0);
     assert_int_equal(dev_download(dev, NULL, NULL, 0), 0);

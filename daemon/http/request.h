@@ -112,6 +112,7 @@ struct request {
     struct stream_body stream; /* of a submission */
     struct digest digest;      /* of the body, if the sender announced one */
     struct upload_chunk chunk; /* .uploads NULL: none */
+    int64_t left;              /* of a created upload: ms until it is removed */
     struct idempotency idempotency;
     /* a submit */
     struct job job; /* id "": not submitted yet */

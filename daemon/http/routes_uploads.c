@@ -141,6 +141,7 @@ int route_upload_create_work(struct request *request)
     int rc = upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
     if (!rc) {
         memcpy(request->job.id, upload.id, JOB_ID);
+        request->left = upload.left;
         log_line(request->service->core.log, LOG_LEVEL_INFO, upload.id, "resumable upload created, %lld bytes",
                  (long long)upload.length);
     }
@@ -151,14 +152,11 @@ int route_upload_create_work(struct request *request)
 int route_upload_create(struct request *request)
 {
     struct tus_headers headers = {.count = 0};
-    struct upload upload;
-    int rc = upload_get(request->service->uploads, request->job.id, &upload);
-    if (rc)
-        return rc;
+    /* Not looked up again: that might fail, and the upload exists. */
+    const struct upload upload = {.length = request->job.bytes, .left = request->left};
     headers_of(&headers, &upload);
-    snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", upload.id);
+    snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", request->job.id);
     header_add(&headers, "Location", headers.location);
-    upload_clear(&upload);
     return http_answer(request, 201, "", strdup(""), headers.pair);
 }
 

@@ -6,6 +6,7 @@ import base64
 import concurrent.futures
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import streams
 from harness import ROOT, SLOW, Daemon, check_problem, fault, main, same, test, wait_until
 from live import MIXED, Post, arriving, image_of, series
 from receiver import Receiver, write
+from tus import uploads_of
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import diskfaults  # noqa: E402
@@ -184,6 +186,25 @@ def chunk_lost_and_not_removed():
         for answer in (daemon.get(where), daemon.patch(where, 60000, len(BODY)), daemon.patch(where, 30000, 60000),
                        daemon.request("DELETE", where, headers=TUS)):
             assert "Create a new one" in answer.problem(404, "not-found")["detail"], answer.body
+
+
+@test("a resumable upload exists if, and only if, its creation was answered with 201")
+def created_or_not():
+    with Failing() as daemon:
+        statuses = set()
+        for call in ("opening", "fstatat"):
+            for number in itertools.count(1):
+                before, failed = uploads_of(daemon), daemon.fault.failed()
+                daemon.fault.arm(number, errno.EIO, False, only=call)
+                status = daemon.request("POST", "/v1/uploads?kind=recon",
+                                        headers={**TUS, "Upload-Length": str(len(BODY))}).status
+                daemon.fault.release()
+                same((status, len(uploads_of(daemon) - before)), (201, 1) if status == 201 else (500, 0),
+                     f"status and new uploads after {call} number {number} failed")
+                statuses.add(status)
+                if daemon.fault.failed() == failed:
+                    break
+        same(statuses, {201, 500}, "statuses")
 
 
 @test("a resumable upload that the disk refuses to remove is still there, and told so")

@@ -347,7 +347,7 @@ def result_not_seen():
 def kept_scan_not_seen():
     with Failing(keep_scans="all") as daemon:
         path = f"/v1/jobs/{daemon.run(BODY)['id']}/resubmit"
-        daemon.arm("fstatat")
+        daemon.arm("fstatat", lasts=True)  # after a job's end its checkpoint is looked for, too
         daemon.refused(daemon.request("POST", path))
         daemon.fault.release()
         same(daemon.finish(daemon.request("POST", path).expect(202).json()["id"])["state"], "succeeded", "state")

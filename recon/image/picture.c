@@ -8,20 +8,40 @@
 #include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 
-/* What libpng's callbacks share. */
+enum { HELD_MOST = 64 << 10 };
+
+/* What libpng's callbacks share. libpng writes a chunk's length, name, bytes and checksum one by one: they are held, so
+ * that a small picture is one call of the system's. */
 struct png_sink {
     int fd, rc;
     jmp_buf escape;
+    size_t count;
+    uint8_t held[HELD_MOST];
 };
+
+static void sink_empty(struct png_sink *sink)
+{
+    sink->rc = image_put(sink->fd, sink->held, sink->count);
+    sink->count = 0;
+    if (sink->rc != 0)
+        longjmp(sink->escape, 1);
+}
 
 static void sink_write(png_structp png, png_bytep bytes, png_size_t count)
 {
     struct png_sink *sink = png_get_io_ptr(png);
-    sink->rc = image_put(sink->fd, bytes, count);
-    if (sink->rc != 0)
-        longjmp(sink->escape, 1);
+    while (count > 0) {
+        const size_t room = HELD_MOST - sink->count, n = count < room ? count : room;
+        memcpy(sink->held + sink->count, bytes, n);
+        sink->count += n;
+        bytes += n;
+        count -= n;
+        if (sink->count == HELD_MOST)
+            sink_empty(sink);
+    }
 }
 
 static void sink_flush(png_structp png)
@@ -175,7 +195,10 @@ static void piece_put(png_structp png, struct pieces *p, struct piece *piece)
 static int pieces_write(struct pieces *pieces, int fd)
 {
     const struct picture *picture = pieces->picture;
-    struct png_sink sink = {.fd = fd};
+    struct png_sink sink; /* held[] needs no zeros */
+    sink.fd = fd;
+    sink.rc = 0;
+    sink.count = 0;
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &sink, sink_error, sink_warning);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     if (!info) {
@@ -191,9 +214,12 @@ static int pieces_write(struct pieces *pieces, int fd)
         while (pieces_next(pieces))
             for (int i = 0; i < pieces->count; i++)
                 piece_put(png, pieces, &pieces->piece[i]);
-        if (pieces->count < 0)
+        if (pieces->count < 0) {
             sink.rc = err_no_memory("encoding the picture");
-        png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
+        } else {
+            png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
+            sink_empty(&sink);
+        }
     }
     png_destroy_write_struct(&png, &info);
     return sink.rc;

@@ -3,7 +3,9 @@
 #include "gridding/base/err.h"
 #include "recon/image/picture.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <isa-l/igzip_lib.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,14 +84,41 @@ static void pictures_come_back_with_the_same_bytes_for_any_number_of_threads(voi
     }
 }
 
+/* While a large picture is written, and at the end of a small one. */
 static void a_full_disk_is_told(void **state)
 {
     (void)state;
-    struct picture picture = {1500, 700, 1, malloc(1500 * 700), 2};
+    for (size_t width = 15; width <= 1500; width *= 100) {
+        struct picture picture = {width, 700, 1, malloc(width * 700), 2};
+        fill(&picture, 2);
+        const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+        assert_int_equal(picture_write_png(&picture, full), ERR_SPOOL_FULL);
+        close(full);
+        free(picture.pixels);
+    }
+}
+
+static bool packing_fails;
+
+/* In place of libisal's, which it calls. */
+int isal_deflate(struct isal_zstream *stream)
+{
+    int (*next)(struct isal_zstream *);
+    *(void **)&next = dlsym(RTLD_NEXT, "isal_deflate");
+    return packing_fails ? ISAL_INVALID_OPERATION : next(stream);
+}
+
+/* It counts as no memory, which packing lacks first. */
+static void rows_that_cannot_be_packed_are_told(void **state)
+{
+    (void)state;
+    struct picture picture = {40, 30, 1, malloc(40 * 30), 1};
     fill(&picture, 2);
-    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(picture_write_png(&picture, full), ERR_SPOOL_FULL);
-    close(full);
+    const int fd = memfd_create("picture", MFD_CLOEXEC);
+    packing_fails = true;
+    assert_int_equal(picture_write_png(&picture, fd), ERR_NO_MEMORY);
+    packing_fails = false;
+    close(fd);
     free(picture.pixels);
 }
 
@@ -98,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_come_back_with_the_same_bytes_for_any_number_of_threads),
         cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(rows_that_cannot_be_packed_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,9 @@
  * plane that they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
  * A warp owns eight columns x, all rows, and every other plane, so that the four share the work evenly for any
- * positions, and no two compute the same (wx wz). Samples are sorted by z cell; planes that none of the 16 reaches are
- * skipped.
+ * positions, and no two compute the same (wx wz). With one product it owns all columns of every fourth plane instead,
+ * so that it reads weights along z once for both halves of them; with three products that is slower.
+ * Samples are sorted by z cell; planes that none of the 16 reaches are skipped.
  */
 #ifndef MRIRECON_BRICK16_SUMS_CUH
 #define MRIRECON_BRICK16_SUMS_CUH
@@ -17,8 +18,12 @@ enum {
     BRICK16_GROUP = 16,                               /* samples of one product */
     BRICK16_GROUPS = BRICK16_THREADS / BRICK16_GROUP, /* staged at a time, a thread's sample each */
     BRICK16_BLOCKS = 4,                               /* per multiprocessor: with five, operands are spilled */
-    WARP_PLANES = BRICK16_EDGE / 2                    /* of z, every other one */
+    WARP_HALVES = BRICK16_EDGE / 2                    /* halves of planes, of eight columns, that a warp owns */
 };
+
+/* A warp owns so many halves of each of its planes, which are so far apart. */
+template <bool SPLIT> constexpr int OWN_HALVES = SPLIT ? 1 : 2;
+template <bool SPLIT> constexpr int PLANES_APART = SPLIT ? 2 : 4;
 
 struct brick16_args {
     struct range_geometry geometry;
@@ -44,26 +49,26 @@ template <bool SPLIT> struct brick16_group {
     four_halves<SPLIT> weights[3][BRICK16_EDGE][4]; /* [axis][row][t] */
     uint4 lines[2][SPLIT ? 2 : 1][32];              /* [rows 0.. or 8..][high, low][lane]: values times wy */
     four_halves<SPLIT> values[4][2];                /* [t][real, imaginary] */
-    uint32_t run[2];                                /* run_of() the planes that they reach, for even and odd ones */
+    uint32_t run[PLANES_APART<SPLIT>];              /* run_of() the planes that they reach, by a warp's first */
 };
 
 /* Most groups reach this many of a warp's planes, one more or one less. */
-static __host__ __device__ constexpr int usual_planes(int width)
-{
-    return (width + 1) / 2;
-}
+template <int W, bool SPLIT> constexpr int USUAL_PLANES = (W + PLANES_APART<SPLIT> - 1) / PLANES_APART<SPLIT>;
 
-/* The even or the odd ones of planes [from, to), packed into one word when a group is staged. Bits 0 and 1: whether
- * planes from and to - 1 are among them. Bits 2 to 4: the index of the first among the warp's planes. Bits 5 and 6:
- * their number minus (usual_planes() - 1); 3: any other number. From bit 7 on: the warp's plane after the last. */
+/* Of planes [from, to) those of warps that begin with plane `own`, packed into one word when a group is staged. Bits 0
+ * and 1: with three products, whether planes from and to - 1 are among them. Bits 2 to 4: the index of the first among
+ * the warp's planes. Bits 5 and 6: their number minus (USUAL_PLANES - 1); 3: any other number. From bit 7 on: the
+ * warp's plane after the last. */
 enum { RUN_FIRST = 1, RUN_LAST = 2, RUN_CASE = 2, RUN_CASES = 8, RUN_END = 7 };
 
-static __device__ __forceinline__ uint32_t run_of(int from, int to, int odd, int usual)
+template <int W, bool SPLIT> static __device__ __forceinline__ uint32_t run_of(int from, int to, int own)
 {
-    const int first = (from + 1 - odd) >> 1, end = (to + 1 - odd) >> 1, more = end - first - (usual - 1);
-    const uint32_t count = more < 0 || more > 2 ? 3 : (uint32_t)more;
-    return ((from ^ odd) & 1 ? 0 : RUN_FIRST) | ((to ^ odd) & 1 ? RUN_LAST : 0) |
-           ((uint32_t)first + count * RUN_CASES) << RUN_CASE | (uint32_t)end << RUN_END;
+    constexpr int apart = PLANES_APART<SPLIT>, by = SPLIT ? 1 : 2;
+    const int first = (from + apart - 1 - own) >> by, end = (to + apart - 1 - own) >> by,
+              more = end - first - (USUAL_PLANES<W, SPLIT> - 1);
+    const uint32_t count = min((uint32_t)more, 3u),
+                   ends = ((from ^ own) & 1 ? 0 : RUN_FIRST) | ((to ^ own) & 1 ? RUN_LAST : 0);
+    return (SPLIT ? ends : 0) | ((uint32_t)first + count * RUN_CASES) << RUN_CASE | (uint32_t)end << RUN_END;
 }
 
 /* The left operands of a group, values times weights along y, in the order of the lanes that read them. */
@@ -127,20 +132,20 @@ static __device__ __forceinline__ void stage_sample(const struct brick16_args &a
                                   (__half *)&own.weights[d][0][s >> 2] + (s & 3) + (point.base >> (8 * d) & 255) * row);
     put_two<SPLIT>((__half *)&own.values[s >> 2][0] + (s & 3), there ? value.x * scale : 0.f,
                    (__half *)&own.values[s >> 2][1] + (s & 3), there ? value.y * scale : 0.f);
-    if (s < 2)
-        own.run[s] = a.sorted ? run_of((int)lowest, (int)highest + W, s, usual_planes(W))
-                              : run_of(0, BRICK16_EDGE, s, usual_planes(W));
+    if (s < PLANES_APART<SPLIT>)
+        own.run[s] =
+            a.sorted ? run_of<W, SPLIT>((int)lowest, (int)highest + W, s) : run_of<W, SPLIT>(0, BRICK16_EDGE, s);
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < 2; k++)
         stage_lines<SPLIT>(groups[k]);
 }
 
-/* The products with a low half, of the warp's plane p. */
+/* The products with a low half, of the warp's plane p, of which it owns a half. */
 template <bool SPLIT>
 static __device__ __forceinline__ void add_low(const four_halves<SPLIT> *z_weights, int p, const four_halves<SPLIT> &x,
                                                const uint4 (&high)[2], const uint4 (&low)[2],
-                                               float (&sum)[2][WARP_PLANES][4])
+                                               float (&sum)[2][WARP_HALVES][4])
 {
     const four_halves<SPLIT> z = z_weights[8 * p];
     __half2 h[2], l[2];
@@ -156,17 +161,19 @@ static __device__ __forceinline__ void add_low(const four_halves<SPLIT> *z_weigh
 
 /* What a lane reads of a group. */
 template <bool SPLIT> struct group_operands {
-    four_halves<SPLIT> x;
+    four_halves<SPLIT> x[OWN_HALVES<SPLIT>];
     uint4 high[2], low[2];
-    const four_halves<SPLIT> *z; /* of the warp's planes, 8 apart */
+    const four_halves<SPLIT> *z; /* of the warp's planes */
 };
 
 template <bool SPLIT>
-static __device__ __forceinline__ void read_group(const struct brick16_group<SPLIT> &group, int lane, int half, int odd,
+static __device__ __forceinline__ void read_group(const struct brick16_group<SPLIT> &group, int lane, int half, int own,
                                                   struct group_operands<SPLIT> *of)
 {
-    of->x = (&group.weights[0][8 * half][0])[lane];
-    of->z = &group.weights[2][odd][lane & 3];
+#pragma unroll
+    for (int h = 0; h < OWN_HALVES<SPLIT>; h++)
+        of->x[h] = (&group.weights[0][8 * (half + h)][0])[lane];
+    of->z = &group.weights[2][own][lane & 3];
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         of->high[j] = group.lines[j][0][lane];
@@ -178,20 +185,21 @@ static __device__ __forceinline__ void read_group(const struct brick16_group<SPL
  * kernel is below a hundredth (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products
  * with a low half are left out (`first`, `last`). The high products come first: their operands are ready first. */
 template <bool SPLIT, int N>
-static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> *z_weights, int p, bool first, bool last,
-                                                  const four_halves<SPLIT> &x, const uint4 (&high)[2],
-                                                  const uint4 (&low)[2], float (&sum)[2][WARP_PLANES][4])
+static __device__ __forceinline__ void add_planes(const struct group_operands<SPLIT> &of, int p, bool first, bool last,
+                                                  float (&sum)[2][WARP_HALVES][4])
 {
-    __half2 h[N][2], l[N][2];
+    constexpr int own = OWN_HALVES<SPLIT>;
+    const uint4(&high)[2] = of.high, (&low)[2] = of.low;
+    __half2 h[own * N][2], l[own * N][2];
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const four_halves<SPLIT> z = z_weights[8 * (p + n)];
-        multiply<SPLIT>(x, z, 0, &h[n][0], &l[n][0]);
-        multiply<SPLIT>(x, z, 1, &h[n][1], &l[n][1]);
+    for (int n = 0; n < own * N; n++) {
+        const four_halves<SPLIT> z = of.z[4 * PLANES_APART<SPLIT> * (p + n / own)];
+        multiply<SPLIT>(of.x[n % own], z, 0, &h[n][0], &l[n][0]);
+        multiply<SPLIT>(of.x[n % own], z, 1, &h[n][1], &l[n][1]);
     }
 #pragma unroll
-    for (int i = 0; i < 2 * N; i++)
-        mma_half(sum[i & 1][p + i / 2], high[i & 1], h[i / 2]);
+    for (int i = 0; i < 2 * own * N; i++)
+        mma_half(sum[i & 1][own * p + i / 2], high[i & 1], h[i / 2]);
     if constexpr (SPLIT && N > 2) {
 #pragma unroll
         for (int i = 2; i < 2 * N - 2; i++)
@@ -201,9 +209,9 @@ static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> *z_we
             mma_half(sum[i & 1][p + i / 2], high[i & 1], l[i / 2]);
     }
     if (SPLIT && !first)
-        add_low<SPLIT>(z_weights, p, x, high, low, sum);
+        add_low<SPLIT>(of.z, p, of.x[0], high, low, sum);
     if (SPLIT && N > 1 && !last)
-        add_low<SPLIT>(z_weights, p + N - 1, x, high, low, sum);
+        add_low<SPLIT>(of.z, p + N - 1, of.x[0], high, low, sum);
 }
 
 /* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
@@ -212,33 +220,34 @@ static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> *z_we
  * What a group has is read before its case is found. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void add_groups(const struct brick16_group<SPLIT> *group, int groups,
-                                                  float (&sum)[2][WARP_PLANES][4])
+                                                  float (&sum)[2][WARP_HALVES][4])
 {
-    constexpr int usual = usual_planes(W);
-    const int lane = threadIdx.x & 31, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
+    constexpr int planes = WARP_HALVES / OWN_HALVES<SPLIT>, usual = USUAL_PLANES<W, SPLIT>;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, half = SPLIT ? warp & 1 : 0,
+              own = SPLIT ? warp >> 1 : warp;
     const struct brick16_group<SPLIT> *const end = group + groups;
     struct group_operands<SPLIT> of;
-    uint32_t run, next = group->run[odd];
+    uint32_t run, next = group->run[own];
     const auto read = [&] {
-        run = SPLIT ? group->run[odd] : next;
-        read_group(*group, lane, half, odd, &of);
-        next = SPLIT || group + 1 == end ? ~run : group[1].run[odd];
+        run = SPLIT ? group->run[own] : next;
+        read_group(*group, lane, half, own, &of);
+        next = SPLIT || group + 1 == end ? ~run : group[1].run[own];
     };
 #pragma unroll 1
     for (; group != end; group++) {
         read();
         const bool first = run & RUN_FIRST, last = run & RUN_LAST;
         switch (run >> RUN_CASE & (4 * RUN_CASES - 1)) {
-#define RUN(MORE, P)                                                                                   \
-    case MORE *RUN_CASES + P:                                                                          \
-        if constexpr (P + usual - 1 + MORE <= WARP_PLANES)                                             \
-            while (true) {                                                                             \
-                add_planes<SPLIT, usual - 1 + MORE>(of.z, P, first, last, of.x, of.high, of.low, sum); \
-                if (SPLIT || next != run)                                                              \
-                    break;                                                                             \
-                group++;                                                                               \
-                read();                                                                                \
-            }                                                                                          \
+#define RUN(MORE, P)                                                          \
+    case MORE *RUN_CASES + P:                                                 \
+        if constexpr (P + usual - 1 + MORE <= planes)                         \
+            while (true) {                                                    \
+                add_planes<SPLIT, usual - 1 + MORE>(of, P, first, last, sum); \
+                if (SPLIT || next != run)                                     \
+                    break;                                                    \
+                group++;                                                      \
+                read();                                                       \
+            }                                                                 \
         break;
 #define RUNS(MORE) RUN(MORE, 0) RUN(MORE, 1) RUN(MORE, 2) RUN(MORE, 3) RUN(MORE, 4) RUN(MORE, 5) RUN(MORE, 6)
             RUNS(0)
@@ -249,32 +258,31 @@ static __device__ __forceinline__ void add_groups(const struct brick16_group<SPL
         default: {
             const int from = (int)(run >> RUN_CASE) & (RUN_CASES - 1), to = (int)(run >> RUN_END);
 #pragma unroll
-            for (int p = 0; p < WARP_PLANES; p++)
+            for (int p = 0; p < planes; p++)
                 if (p >= from && p < to)
-                    add_planes<SPLIT, 1>(of.z, p, (first && p == from) || (last && p + 1 == to), false, of.x, of.high,
-                                         of.low, sum);
+                    add_planes<SPLIT, 1>(of, p, (first && p == from) || (last && p + 1 == to), false, sum);
         }
         }
     }
 }
 
-static __device__ __forceinline__ void clear_sum(float (&sum)[2][WARP_PLANES][4])
+static __device__ __forceinline__ void clear_sum(float (&sum)[2][WARP_HALVES][4])
 {
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
-        for (int p = 0; p < WARP_PLANES; p++)
+        for (int p = 0; p < WARP_HALVES; p++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 sum[j][p][k] = 0.f;
 }
 
-static __device__ __forceinline__ void scale_sum(float (&sum)[2][WARP_PLANES][4], float by)
+static __device__ __forceinline__ void scale_sum(float (&sum)[2][WARP_HALVES][4], float by)
 {
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
-        for (int p = 0; p < WARP_PLANES; p++)
+        for (int p = 0; p < WARP_HALVES; p++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 sum[j][p][k] *= by;
@@ -284,7 +292,7 @@ static __device__ __forceinline__ void scale_sum(float (&sum)[2][WARP_PLANES][4]
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void sum_samples(const struct brick16_args &a, uint32_t transform, uint32_t first,
                                                    uint32_t last, struct brick16_group<SPLIT> *stage,
-                                                   float (&sum)[2][WARP_PLANES][4])
+                                                   float (&sum)[2][WARP_HALVES][4])
 {
     const float2 *data = a.data + transform * a.samples;
     const uint32_t exponent = value_exponent(a.largest[transform]);

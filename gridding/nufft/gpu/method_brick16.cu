@@ -44,68 +44,79 @@ static __device__ __forceinline__ void add_faint(float2 *to, float re, float im)
     *to = make_float2(old.x + re, old.y + im);
 }
 
-/* The positions of a thread's cells in the grid: two in a row, in two rows, in every other plane. */
-struct brick16_cells {
+/* The positions of a thread's cells in the grid: two in a row, in each half of it that the warp owns, in two rows, in
+ * the warp's planes. */
+template <int HALVES> struct brick16_cells {
     float2 *row[2];
-    bool inside[2], both; /* whether the bin's samples reach each row, and the second cell of both */
-    int next;             /* from the first cell to the second */
+    bool inside[2][HALVES], both[HALVES]; /* whether the bin's samples reach the first cell, and its column's second */
+    int next[HALVES];                     /* from the first cell to the second */
+    int half;                             /* from those of the first half to those of the second */
     int z, nz;
     size_t plane;
 };
 
-static __device__ __forceinline__ struct brick16_cells cells_of(const struct brick16_args &a, float2 *grid,
-                                                                const int place[3])
+template <int HALVES>
+static __device__ __forceinline__ brick16_cells<HALVES> cells_of(const struct brick16_args &a, float2 *grid,
+                                                                 const int place[3])
 {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, column = (threadIdx.x >> 5 & 1) * 8 + 2 * t;
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const struct range_axis *axis = a.geometry.axis;
     const int nx = axis[0].cells, ny = axis[1].cells, reach = a.geometry.width - 1;
     const int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
-    struct brick16_cells c;
+    brick16_cells<HALVES> c;
     c.nz = axis[2].cells;
-    c.z = axis_first(axis[2], place[2]) + (int)(threadIdx.x >> 6);
+    c.z = axis_first(axis[2], place[2]) + (int)(threadIdx.x >> (HALVES == 1 ? 6 : 5));
     c.z -= c.z >= c.nz ? c.nz : 0;
     c.plane = (size_t)nx * ny;
-    int x = axis_first(axis[0], place[0]) + column;
-    x -= x >= nx ? nx : 0;
+    int x[HALVES];
+    for (int h = 0; h < HALVES; h++) {
+        const int column = (HALVES == 1 ? threadIdx.x >> 5 & 1 : h) * 8 + 2 * t;
+        x[h] = axis_first(axis[0], place[0]) + column;
+        x[h] -= x[h] >= nx ? nx : 0;
+        for (int j = 0; j < 2; j++)
+            c.inside[j][h] = 8 * j + g < rows && column < columns;
+        c.both[h] = column + 1 < columns;
+        c.next[h] = x[h] + 1 >= nx ? 1 - nx : 1;
+    }
+    c.half = x[HALVES - 1] - x[0];
     for (int j = 0; j < 2; j++) {
         const int y = axis_first(axis[1], place[1]) + 8 * j + g;
-        c.inside[j] = 8 * j + g < rows && column < columns;
-        c.row[j] = grid + c.z * c.plane + (size_t)(y >= ny ? y - ny : y) * nx + x;
+        c.row[j] = grid + c.z * c.plane + (size_t)(y >= ny ? y - ny : y) * nx + x[0];
     }
-    c.both = column + 1 < columns;
-    c.next = x + 1 >= nx ? 1 - nx : 1;
     return c;
 }
 
 enum brick16_adds { ALIGNED, ONE_BY_ONE, OF_FAINT };
 
 /* Add a block's brick to its transform's grid, `touched` planes only. */
-template <enum brick16_adds ADDS>
-static __device__ __forceinline__ void add_brick(struct brick16_cells c, const float (&sum)[2][WARP_PLANES][4],
+template <enum brick16_adds ADDS, int HALVES>
+static __device__ __forceinline__ void add_brick(brick16_cells<HALVES> c, const float (&sum)[2][WARP_HALVES][4],
                                                  uint32_t touched)
 {
     const size_t turn = c.nz * c.plane;
-    touched >>= threadIdx.x >> 6;
+    touched >>= threadIdx.x >> (HALVES == 1 ? 6 : 5);
 #pragma unroll
-    for (int p = 0; p < WARP_PLANES; p++) {
+    for (int p = 0; p < WARP_HALVES / HALVES; p++) {
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            const float(&v)[4] = sum[j][p];
-            if (!c.inside[j] || !(touched >> (2 * p) & 1))
+        for (int i = 0; i < 2 * HALVES; i++) {
+            const int j = i / HALVES, h = i % HALVES;
+            const float(&v)[4] = sum[j][HALVES * p + h];
+            float2 *const to = c.row[j] + (h > 0 ? c.half : 0);
+            if (!c.inside[j][h] || !(touched >> (2 * HALVES * p) & 1))
                 continue;
             if (ADDS == ALIGNED) {
-                add_two(c.row[j], v);
+                add_two(to, v);
                 continue;
             }
-            (ADDS == OF_FAINT ? add_faint : add_one)(c.row[j], v[0], v[2]);
-            if (c.both)
-                (ADDS == OF_FAINT ? add_faint : add_one)(c.row[j] + c.next, v[1], v[3]);
+            (ADDS == OF_FAINT ? add_faint : add_one)(to, v[0], v[2]);
+            if (c.both[h])
+                (ADDS == OF_FAINT ? add_faint : add_one)(to + c.next[h], v[1], v[3]);
         }
-        c.z += 2;
+        c.z += 2 * HALVES;
         const bool over = c.z >= c.nz;
         c.z -= over ? c.nz : 0;
         for (int j = 0; j < 2; j++)
-            c.row[j] += 2 * c.plane - (over ? turn : 0);
+            c.row[j] += 2 * HALVES * c.plane - (over ? turn : 0);
     }
 }
 
@@ -126,13 +137,13 @@ static __device__ __forceinline__ void clear_grids(const struct brick16_args &a)
 }
 
 /* Store the block's sums as a partial brick, or add them to it. */
-static __device__ __forceinline__ void store_brick(float4 *to, const float (&sum)[2][WARP_PLANES][4], bool add)
+static __device__ __forceinline__ void store_brick(float4 *to, const float (&sum)[2][WARP_HALVES][4], bool add)
 {
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
-        for (int p = 0; p < WARP_PLANES; p++) {
-            float4 *cells = to + (j * WARP_PLANES + p) * BRICK16_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
+        for (int p = 0; p < WARP_HALVES; p++) {
+            float4 *cells = to + (j * WARP_HALVES + p) * BRICK16_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
             const float *s = sum[j][p];
             if (add)
                 old = *cells;
@@ -142,16 +153,16 @@ static __device__ __forceinline__ void store_brick(float4 *to, const float (&sum
 
 /* The sum of `count` partial bricks, in order, from one to the next `step` slots. */
 static __device__ __forceinline__ void add_bricks(const float4 *from, uint32_t count, size_t step,
-                                                  float (&sum)[2][WARP_PLANES][4])
+                                                  float (&sum)[2][WARP_HALVES][4])
 {
     clear_sum(sum);
 #pragma unroll 1
-    for (; count > 0; count--, from += step * (2 * WARP_PLANES * BRICK16_THREADS))
+    for (; count > 0; count--, from += step * (2 * WARP_HALVES * BRICK16_THREADS))
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
-            for (int p = 0; p < WARP_PLANES; p++) {
-                const float4 v = __ldcg(from + (j * WARP_PLANES + p) * BRICK16_THREADS);
+            for (int p = 0; p < WARP_HALVES; p++) {
+                const float4 v = __ldcg(from + (j * WARP_HALVES + p) * BRICK16_THREADS);
                 sum[j][p][0] += v.x;
                 sum[j][p][2] += v.y;
                 sum[j][p][1] += v.z;
@@ -194,7 +205,7 @@ static __device__ __forceinline__ bool arrive_last(uint32_t *counter, uint32_t b
 /* Of a bin with more than FEW_PARTS, the last block of every PARTS_TOGETHER adds up their bricks into the first, and so
  * on with these sums until few are left. Who is last does not matter: the order of the sum is that of the parts. */
 static __device__ __forceinline__ void add_parts(const struct brick16_args &a, uint32_t transform,
-                                                 const struct range_task &task, float (&sum)[2][WARP_PLANES][4])
+                                                 const struct range_task &task, float (&sum)[2][WARP_HALVES][4])
 {
     const uint32_t slot = task.slot - task.part, held = a.first[task.bin + 1] - a.first[task.bin];
     uint32_t *counter = a.arrived + (size_t)transform * a.slots + slot;
@@ -222,7 +233,7 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
 {
     __shared__ __align__(16) struct brick16_group<SPLIT> stage[BRICK16_GROUPS];
     const struct range_task task = a.tasks[blockIdx.x];
-    float sum[2][WARP_PLANES][4];
+    float sum[2][WARP_HALVES][4];
     clear_grids(a);
     gpu_wait_for_previous();
     gpu_let_next_start();
@@ -251,7 +262,7 @@ static __device__ __forceinline__ uint32_t planes_reached(const struct brick16_a
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void sum_bin(const struct brick16_args &a, uint32_t transform,
                                                const struct range_task &task, struct brick16_group<SPLIT> *stage,
-                                               float (&sum)[2][WARP_PLANES][4])
+                                               float (&sum)[2][WARP_HALVES][4])
 {
     const struct bricks_left left = bricks_left_of(task.parts);
     if (task.parts == 0)
@@ -280,11 +291,11 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     const struct range_task task = a.tasks[ticket - transform * tasks];
     uint32_t *done = a.done + (size_t)transform * a.bins;
     int place[3];
-    float sum[2][WARP_PLANES][4];
+    float sum[2][WARP_HALVES][4];
     range_bin_place(&a.geometry, task.bin, place);
     const uint32_t touched = planes_reached(a, task, axis_size(a.geometry.axis[2], place[2]));
     sum_bin<W, SPLIT>(a, transform, task, stage, sum);
-    const struct brick16_cells cells = cells_of(a, a.grid + transform * a.cells, place);
+    const auto cells = cells_of<OWN_HALVES<SPLIT>>(a, a.grid + transform * a.cells, place);
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, done, a.round);
     __syncthreads();

@@ -61,7 +61,7 @@ static bool mend(const struct uploads_survey *survey, const char *id, enum uploa
     char name[UPLOAD_NAME];
     bool done = true;
     if (fault == UPLOAD_NO_BYTES)
-        upload_files_remove(survey->folder, id);
+        done = upload_files_remove(survey->folder, id) >= 0;
     else if (fault == UPLOAD_BAD_CHUNK)
         done = unlinkat(survey->folder, upload_file(name, id, ".chunk"), 0) == 0;
     else

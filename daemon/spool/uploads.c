@@ -342,10 +342,12 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
 static int give_up(struct upload_chunk *chunk)
 {
     struct uploads *uploads = chunk->uploads;
-    if (upload_files_remove(uploads->folder, chunk->id) >= 0)
+    if (upload_files_remove(uploads->folder, chunk->id) >= 0) {
         open_end(uploads, chunk->id, false);
-    else
+    } else {
+        unlinkat(uploads->folder, chunk->id, 0); /* a start must not take them for arrived */
         upload_lock_for_good(uploads, chunk->id);
+    }
     log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
     return upload_lost(ERR_IO);
 }

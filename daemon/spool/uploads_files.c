@@ -18,13 +18,12 @@ int upload_files_remove(int folder, const char *id)
 {
     char name[UPLOAD_NAME];
     /* First of all, because what remains without it is a leftover. */
-    const bool gone = unlinkat(folder, upload_file(name, id, ".json"), 0) == 0, stays = !gone && errno != ENOENT;
-    const int error = errno;
-    if (!stays) /* otherwise a chunk that was not verified would count */
-        unlinkat(folder, upload_file(name, id, ".chunk"), 0);
+    const bool gone = unlinkat(folder, upload_file(name, id, ".json"), 0) == 0;
+    if (!gone && errno != ENOENT)
+        return -1;
+    unlinkat(folder, upload_file(name, id, ".chunk"), 0);
     unlinkat(folder, upload_file(name, id, ""), 0);
-    errno = error;
-    return stays ? -1 : gone;
+    return gone;
 }
 
 int upload_forget(struct spool *spool, const char *id)

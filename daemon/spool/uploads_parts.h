@@ -58,7 +58,7 @@ struct uploads {
 
 /* The name of the upload's file with this ending ("", ".json", ".chunk"), printed into and returned as `name`. */
 const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *ending);
-/* Remove the upload's files. 1: done; 0: it had no note, or none any more; -1: its note stays, see errno. */
+/* Remove the upload's files. 1: done; 0: it had no note, or none any more; -1: it stays, see errno. */
 int upload_files_remove(int folder, const char *id);
 /* The note of an upload, ID.json, a new reference; NULL: missing or malformed (errno ENOENT), or unreadable. */
 json_t *upload_note_read(int folder, const char *id);

@@ -212,7 +212,7 @@ def upload_stays():
     with Failing() as daemon:
         where = daemon.upload()
         daemon.patch(where, 0, 30000).expect(204)
-        daemon.arm("unlinkat", lasts=True)
+        daemon.arm("unlinkat")
         daemon.refused(daemon.request("DELETE", where, headers=TUS))
         same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
         daemon.fault.release()

@@ -8,11 +8,11 @@
  * first 14 only constants of adjoints of volumes are fitted, to those of the last 9 none.
  *
  * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
- * tolerance and the model of their times expects at most `within` times its least for one of the tolerances and
- * purposes. Each is timed briefly once for all tolerances (--all prints these times). Then the fastest of a tolerance
- * and purpose and the plan that is chosen for it are timed again, in turn: the median of ROUNDS medians each, since
- * that of many candidates which had the luckiest time is not the fastest. `spread` is the chosen plan's slowest round
- * over its fastest. */
+ * tolerance and the model of their times expects 1 to `within` times what it expects of the choice for one of the
+ * tolerances and purposes. Each is timed briefly once for all tolerances (--all prints these times). Then the fastest
+ * of a tolerance and purpose and the plan that is chosen for it are timed again, in turn: the median of ROUNDS medians
+ * each, since that of many candidates which had the luckiest time is not the fastest. `spread` is the chosen plan's
+ * slowest round over its fastest. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
 #include "gridding/range/kernel.h"
@@ -71,6 +71,12 @@ static double of_purpose(const double seconds[WAYS], int purpose)
 
 /* ---- candidates ---- */
 
+static struct nufft_params params_of(const struct bench_case *c, double tolerance, enum nufft_purpose purpose)
+{
+    return (struct nufft_params){
+        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch, .purpose = purpose};
+}
+
 /* Some oversamplings, and those of all sizes of the longest axis that the device's FFT transforms faster than others;
  * returns their number. */
 static int ratios_of(const struct scene *s, double to[RATIOS_MOST])
@@ -108,14 +114,13 @@ static void candidates_make(struct scene *s, const struct options *o)
     for (int t = 0; t < o->tolerances; t++)
         for (int width = KERNEL_MIN_WIDTH; width <= KERNEL_MAX_WIDTH; width++)
             for (int i = 0; i < ratios; i++)
-                for (enum nufft_method m = first; m <= last && asked < CANDIDATES_MOST; m++)
-                    s->candidate[asked++].params = (struct nufft_params){.dim = c->dim,
-                                                                         .n = {c->n[0], c->n[1], c->n[2]},
-                                                                         .tolerance = o->tolerance[t],
-                                                                         .width = width,
-                                                                         .oversampling = ratio[i],
-                                                                         .method = m,
-                                                                         .batch = c->batch};
+                for (enum nufft_method m = first; m <= last && asked < CANDIDATES_MOST; m++) {
+                    struct nufft_params *params = &s->candidate[asked++].params;
+                    *params = params_of(c, o->tolerance[t], NUFFT_FOR_ADJOINT);
+                    params->width = width;
+                    params->oversampling = ratio[i];
+                    params->method = m;
+                }
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < asked; i++) {
         struct candidate *a = &s->candidate[i];
@@ -139,18 +144,22 @@ static void candidates_make(struct scene *s, const struct options *o)
     }
 }
 
+/* The model's least is that of the choice: where it expects less of a candidate, plans do not choose that method. */
 static void candidates_limit(struct scene *s, const struct options *o)
 {
+    const struct bench_case *c = s->of;
     for (int t = 0; t < o->tolerances; t++)
         for (int purpose = 0; purpose < PURPOSES; purpose++) {
-            double least = INFINITY;
-            for (int i = 0; i < s->candidates; i++)
-                if (s->candidate[i].expected.error <= o->tolerance[t])
-                    least = fmin(least, of_purpose(s->candidate[i].model, purpose));
-            for (int i = 0; i < s->candidates && named(o->purposes, purpose_names[purpose]); i++)
-                if (s->candidate[i].expected.error <= o->tolerance[t] &&
-                    of_purpose(s->candidate[i].model, purpose) <= o->within * least)
+            const struct nufft_params params = params_of(c, o->tolerance[t], (enum nufft_purpose)purpose);
+            struct nufft_expected choice;
+            must(nufft_expect(s->dev, &params, c->samples, s->k, &choice), "nufft_expect");
+            const double least = choice.seconds * (1 - 1e-9);
+            for (int i = 0; i < s->candidates && named(o->purposes, purpose_names[purpose]); i++) {
+                const double seconds = of_purpose(s->candidate[i].model, purpose);
+                if (s->candidate[i].expected.error <= o->tolerance[t] && seconds >= least &&
+                    seconds <= o->within * choice.seconds)
                     s->candidate[i].wanted = true;
+            }
         }
 }
 
@@ -329,11 +338,8 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         tried += s.candidate[i].wanted && try_candidate(&s, o, i) == i;
     for (int t = 0; t < o->tolerances; t++)
         for (int purpose = 0; purpose < PURPOSES; purpose++) {
-            s.candidate[s.candidates] = (struct candidate){.params = {.dim = c->dim,
-                                                                      .n = {c->n[0], c->n[1], c->n[2]},
-                                                                      .tolerance = o->tolerance[t],
-                                                                      .batch = c->batch,
-                                                                      .purpose = (enum nufft_purpose)purpose}};
+            s.candidate[s.candidates] =
+                (struct candidate){.params = params_of(c, o->tolerance[t], (enum nufft_purpose)purpose)};
             chosen[t][purpose] = try_candidate(&s, o, s.candidates);
             s.candidates++;
         }

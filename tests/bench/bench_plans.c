@@ -4,8 +4,8 @@
  *   bench_plans [--cpu] [--cases y4,n,..] [--tolerances 1e-2,1e-3,1e-4,1e-5] [--purposes adjoint,forward,both]
  *               [--within 1.6] [--coils N] [--held-out] [--all]
  *
- * Cases: tests/bench/nufft_cases.h; all by default. --held-out: instead of these, other shapes: to the times of the
- * first 14 only constants of adjoints of volumes are fitted, to those of the last 9 none.
+ * Cases: tests/bench/nufft_cases.h; all by default. --held-out: instead of these, other shapes: constants of planes
+ * are fitted to the times of p144 to r320, p176 and p352, those of adjoints of volumes to k56 to x160, none to others.
  *
  * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
  * tolerance and the model of their times expects 1 to `within` times what it expects of the choice for one of the
@@ -41,7 +41,13 @@ static const struct bench_case held_out[] = {
     {"x128", 3, {128, 128, 32}, 4, STACK, 256, 1638400},   {"x224", 3, {224, 224, 56}, 2, STACK, 448, 5734400},
     {"u88", 3, {88, 88, 88}, 3, UNIFORM, 0, 900000},       {"u144", 3, {144, 144, 144}, 2, UNIFORM, 0, 2500000},
     {"g72", 3, {72, 72, 72}, 4, GAUSSIAN, 0, 800000},      {"p176", 2, {176, 176, 1}, 8, GOLDEN, 352, 97152},
-    {"p352", 2, {352, 352, 1}, 4, GOLDEN, 704, 281600},
+    {"p352", 2, {352, 352, 1}, 4, GOLDEN, 704, 281600},    {"p120", 2, {120, 120, 1}, 4, GOLDEN, 240, 45360},
+    {"p208", 2, {208, 208, 1}, 7, GOLDEN, 416, 136032},    {"p272", 2, {272, 272, 1}, 1, GOLDEN, 544, 232288},
+    {"p336", 2, {336, 336, 1}, 16, GOLDEN, 672, 177408},   {"p400", 2, {400, 400, 1}, 2, GOLDEN, 800, 502400},
+    {"p576", 2, {576, 576, 1}, 4, GOLDEN, 1152, 1042560},  {"r144", 2, {144, 144, 1}, 6, UNIFORM, 0, 60000},
+    {"k100", 3, {100, 100, 100}, 2, KOOSH, 200, 1200000},  {"u40", 3, {40, 40, 40}, 2, UNIFORM, 0, 120000},
+    {"u112", 3, {112, 112, 112}, 1, UNIFORM, 0, 1500000},  {"x96", 3, {96, 96, 24}, 6, STACK, 192, 921600},
+    {"v12", 3, {384, 384, 12}, 1, UNIFORM, 0, 4000000},
 };
 
 struct candidate {

@@ -60,7 +60,8 @@ static void spoke_sample(size_t m, size_t readout, int dim, float *k)
 
 /* The methods of plans whose times were searched (docs/notebook/gpu-choices.md): small volumes, in which waiting costs
  * more than work, the longer the fuller the centre; cells that hold many samples; many coils; bins of a little more
- * than a part's samples; and few coils forth, which a narrow kernel reads faster from a larger grid. */
+ * than a part's samples; few coils forth, which a narrow kernel reads faster from a larger grid; and 8 cells on 540,
+ * whose bins are shorter than the kernel's reach. */
 static void test_choice(struct dev *gpu)
 {
     static const struct {
@@ -87,6 +88,7 @@ static void test_choice(struct dev *gpu)
         {3, 24, 1, 1e-2, 600000, 0, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK_DENSE, 0, "24^3 of many samples"},
         {2, 256, 4, 1e-4, 205824, 512, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "256^2, 4 coils, forth"},
         {2, 512, 4, 1e-4, 823296, 1024, NUFFT_FOR_FORWARD, NUFFT_METHOD_BRICK2D, 5, "512^2, 4 coils, forth"},
+        {2, 352, 4, 1e-5, 281600, 704, NUFFT_FOR_ADJOINT, NUFFT_METHOD_BRICK2D, 7, "352^2, not short bins on 540"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int dim = rows[i].dim;

@@ -1,8 +1,7 @@
 /* The models of the methods' times, by which plans choose: what samples, bins and cells cost, and the FFT's passes by
- * their size (fft_costs.cuh). Constants are fitted to the times of the cases of bench_plans and of other shapes, those
- * of adjoints of volumes also to the first 14 that bench_plans holds out, none to its last nine
- * (docs/notebook/gpu-choices.md), so that plans of a case compare rightly: times themselves, and single terms, are only
- * roughly so. */
+ * their size (fft_costs.cuh). Constants are fitted to the times of the cases of bench_plans and of other shapes, of
+ * those that it holds out only to those that it names (docs/notebook/gpu-choices.md), so that plans of a case compare
+ * rightly: times themselves, and single terms, are only roughly so. */
 #include "gridding/nufft/gpu/costs.cuh"
 #include "gridding/nufft/gpu/fft_costs.cuh"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
@@ -366,8 +365,8 @@ static double plane_fft_seconds(const struct nufft_shape *shape, bool forth, dou
 /* Of the forward transform: more of grids that do not stay in the cache until samples are read from them. */
 static double plane_fft_forth_seconds(const struct nufft_shape *shape, double of_cell)
 {
-    const double beyond = part_beyond(shape, 2.72e6, std::min(shape->batch, (int)PLANE_TRANSFORMS));
-    return plane_fft_seconds(shape, true, of_cell, 1.67) * (1 + 0.0787 * beyond);
+    const double beyond = part_beyond(shape, 2.56e6, std::min(shape->batch, (int)PLANE_TRANSFORMS));
+    return plane_fft_seconds(shape, true, of_cell, 1.71) * (1 + 0.0702 * beyond);
 }
 
 static double kept_of(const struct nufft_shape *shape)
@@ -384,31 +383,35 @@ static double plane_scattered(const struct nufft_shape *shape, double least, dou
     return std::min(1., least + of_cell * (1 - shape->centre) * shape->apart * shape->grid[0] / shape->n[0]);
 }
 
-/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. A call waits longer
- * for wider kernels and fuller bins. In plans of up to 4 transforms, each warp of a block has samples of its own. */
+/* A bin's brick is written and read once: cost in proportion to the bricks' cells per grid cell. Bricks of bins that
+ * are shorter than the kernel's reach are added up to grids, which the FFT's first pass reads: a launch more, and a
+ * cost of each cell. A call waits longer for wider kernels and fuller bins. In plans of up to 4 transforms, each warp
+ * of a block has samples of its own. */
 double nufft_gpu_brick2d_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
 {
-    static const double of_width[WIDTHS] = {1, 1, 0.974, 1.01, 1.04, 1.05, 0.98, 0.961, 0.944};
+    static const double of_width[WIDTHS] = {1, 1, 0.97, 1.02, 1.08, 1.05, 0.984, 0.965, 0.936};
     const int coils = shape->batch, wider = shape->width - 5;
     const bool few = coils <= 4;
     double cover = 1, bins = 1;
+    bool gridless = true;
     for (int d = 0; d < 2; d++) {
         const struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
         cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
         bins *= axis.bins;
+        gridless = gridless && nufft_gpu_brick2d_few_reach(&axis, shape->width);
     }
     const double summed =
-        (split ? 1.48e-11 + 5.68e-13 * wider : 5.95e-12 + 1.2e-13 * wider) * of_width[shape->width - KERNEL_MIN_WIDTH];
+        (split ? 1.61e-11 + 5.72e-13 * wider : 6.18e-12 + 1.26e-13 * wider) * of_width[shape->width - KERNEL_MIN_WIDTH];
     const double beyond = data_beyond(2.25e6, samples, std::min(coils, (int)PLANE_TRANSFORMS));
-    const double read = (3.05e-11 * beyond * pow(memory, 0.583) + 2.45e-12) * plane_scattered(shape, 0.144, 0.163);
-    const double each = (few ? 0.665 * summed + (split ? 1.29e-12 : 5.33e-12) / coils : summed) + read;
-    const double of_cell = 2.54e-12 * cover + 3.32e-12 + 1.48e-11 * kept_of(shape);
+    const double read = (2.49e-11 * beyond * pow(memory, 0.594) + 2.24e-12) * plane_scattered(shape, 0.22, 0.154);
+    const double each = (few ? 0.74 * summed + (split ? 1.24e-12 : 6.89e-12) / coils : summed) + read;
+    const double of_cell = 2.71e-12 * cover + 4.09e-12 + 1.51e-11 * kept_of(shape) + (gridless ? 0 : 2.49e-12);
     const double work =
-        each * (double)samples + 3.72e-10 * bins * shape->filled + plane_fft_seconds(shape, false, of_cell, 1.65);
-    const double wait = 6.05e-7 + (split ? 3.92e-6 : 4.3e-7) + 7.19e-7 * shape->width +
-                        5.38e-6 * std::min((double)samples / bins / 256, 1.) +
-                        plane_fft_wait(shape, false, 1.34e-5, 1.23e-6);
-    return call_seconds(work * coils, wait, 2.78e-6) / coils;
+        each * (double)samples + 4.39e-10 * bins * shape->filled + plane_fft_seconds(shape, false, of_cell, 1.67);
+    const double wait = 6.16e-7 + (split ? 5.43e-6 : 4.22e-7) + 8.85e-7 * shape->width +
+                        5.89e-6 * std::min((double)samples / bins / 256, 1.) +
+                        plane_fft_wait(shape, false, 1.77e-5, 1.23e-6) + (gridless ? 0 : 3.19e-6);
+    return call_seconds(work * coils, wait, 2.75e-6) / coils;
 }
 
 /* Reading grids on tensor cores (gather_brick2d.cu), seconds of a sample, of a square of 4 x 4 base cells whose cells
@@ -423,10 +426,10 @@ static double groups_of_16(double squares, double samples)
 
 static double gather_planes_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
 {
-    static const double of_sample[2][4] = {{3.6e-12, 6.65e-12, 8.2e-12, 7.77e-12},
-                                           {7.44e-12, 9.83e-12, 1.28e-11, 1.23e-11}},
-                        of_square[4] = {9.75e-12, 5.18e-11, 4.5e-11, 2.67e-11},
-                        of_call[2][4] = {{7.35e-6, 1.09e-5, 1.09e-5, 1.23e-5}, {1.07e-5, 1.96e-5, 1.57e-5, 1.83e-5}};
+    static const double of_sample[2][4] = {{4.03e-12, 7.35e-12, 9.01e-12, 8.69e-12},
+                                           {7.33e-12, 1.06e-11, 1.42e-11, 1.34e-11}},
+                        of_square[4] = {1.05e-11, 4.76e-11, 4.25e-11, 3.2e-11},
+                        of_call[2][4] = {{8.04e-6, 1.16e-5, 1.16e-5, 1.26e-5}, {1.1e-5, 2.03e-5, 1.83e-5, 2.04e-5}};
     const int kernel = std::max(shape->width, 5) - 5, coils = shape->batch;
     const bool half = coils <= PLANE_TRANSFORMS / 2; /* of a warp's transforms */
     const int each = half ? PLANE_TRANSFORMS / 2 : PLANE_TRANSFORMS, warps = (coils + each - 1) / each;
@@ -438,33 +441,33 @@ static double gather_planes_seconds(const struct nufft_shape *shape, size_t samp
     for (int d = 0; d < 2; d++)
         squares *= nufft_gpu_brick2d_axis(shape->grid[d], shape->width).bins * across;
     const double read = std::max(1., std::min(squares, all)),
-                 beyond = data_beyond(7.87e5, samples, std::min(coils, (int)PLANE_TRANSFORMS));
+                 beyond = data_beyond(7.63e5, samples, std::min(coils, (int)PLANE_TRANSFORMS));
     const double computed =
-        (of_sample[split][kernel] * (half ? 1.09 : 1) * carried + 6.9e-13 * groups) * 16 * groups_of_16(read, all);
+        (of_sample[split][kernel] * (half ? 1.12 : 1) * carried + 7.31e-13 * groups) * 16 * groups_of_16(read, all);
     const double moved =
-        (5.55e-11 * beyond * pow(memory, 0.703) + 1.28e-12) * plane_scattered(shape, 0.0813, 0.223) * all +
-        of_square[kernel] * (split ? 1.64 : 1) * (half ? 0.617 : 1) * groups * (read + all / 64);
-    const double work = pow(pow(computed, 12.7) + pow(moved, 12.7), 1 / 12.7) +
-                        plane_fft_forth_seconds(shape, 5.44e-12 + 1.96e-11 * kept_of(shape));
+        (4.57e-11 * beyond * pow(memory, 0.687) + 1.28e-12) * plane_scattered(shape, 0.115, 0.282) * all +
+        of_square[kernel] * (split ? 1.99 : 1) * (half ? 0.565 : 1) * groups * (read + all / 64);
+    const double work = pow(pow(computed, 13.9) + pow(moved, 13.9), 1 / 13.9) +
+                        plane_fft_forth_seconds(shape, 5.55e-12 + 2.21e-11 * kept_of(shape));
     const double in_turn = std::min(64., 64 * squares / all); /* squares of a warp, one after the other */
     const double wait =
-        5.96e-7 + of_call[split][kernel] + 2.77e-6 * in_turn + 0.297 * plane_fft_wait(shape, true, 9.64e-6, 8.15e-7);
-    return call_seconds(work * coils, wait, 3.32e-6) / coils;
+        6.18e-7 + of_call[split][kernel] + 3.56e-6 * in_turn + 0.317 * plane_fft_wait(shape, true, 1.2e-5, 7.34e-7);
+    return call_seconds(work * coils, wait, 4.47e-6) / coils;
 }
 
 /* On tensor cores if there are many transforms. Else in float32 (gather.cu), the widest kernels without unrolled loops.
  */
 double nufft_gpu_brick2d_forward_seconds(const struct nufft_shape *shape, size_t samples, bool split, double memory)
 {
-    static const double of_width[WIDTHS] = {1, 1, 1.11, 1.02, 0.959, 0.992, 0.928, 0.952, 1.03};
+    static const double of_width[WIDTHS] = {1, 1, 1.09, 0.99, 0.976, 1, 0.951, 0.999, 1};
     const int width = shape->width, coils = shape->batch;
     const bool unrolled = width <= 8;
     if (nufft_gpu_gathers_brick2d(shape))
         return gather_planes_seconds(shape, samples, split, memory);
-    const double each = (unrolled ? 8.06e-13 : 1.4e-12) * width * width * of_width[width - KERNEL_MIN_WIDTH] +
-                        2.88e-12 * plane_scattered(shape, 0.0813, 0.223);
-    const double work = each * (double)samples + plane_fft_forth_seconds(shape, 4.27e-12 + 1.67e-11 * kept_of(shape));
+    const double each = (unrolled ? 8.61e-13 : 1.55e-12) * width * width * of_width[width - KERNEL_MIN_WIDTH] +
+                        4.46e-12 * plane_scattered(shape, 0.115, 0.282);
+    const double work = each * (double)samples + plane_fft_forth_seconds(shape, 5.64e-12 + 1.64e-11 * kept_of(shape));
     const double wait =
-        5.96e-7 + (unrolled ? 0 : 1.74e-5) + 4.07e-7 + 9.33e-7 * width + plane_fft_wait(shape, true, 9.64e-6, 8.15e-7);
-    return call_seconds(work * coils, wait, 3.32e-6) / coils;
+        6.18e-7 + (unrolled ? 0 : 1.86e-5) + 4.05e-7 + 1.27e-6 * width + plane_fft_wait(shape, true, 1.2e-5, 7.34e-7);
+    return call_seconds(work * coils, wait, 4.47e-6) / coils;
 }

@@ -124,11 +124,9 @@ static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct 
 
 /* ---- the method ---- */
 
-/* Whether no bin is shorter than the kernel's reach: then at most two bins per axis reach a cell. */
 static bool few_reach(const struct range_geometry *g)
 {
-    const int reach = g->width - 1;
-    return g->axis[0].cells / 2 / g->axis[0].bins * 2 >= reach && g->axis[1].cells / 2 / g->axis[1].bins * 2 >= reach;
+    return nufft_gpu_brick2d_few_reach(&g->axis[0], g->width) && nufft_gpu_brick2d_few_reach(&g->axis[1], g->width);
 }
 
 /* The tables of pairs along x and of cells along y, consecutive. */

@@ -257,7 +257,8 @@ def finished_again():
         job, where = with_its_upload(daemon)
         same(daemon.patch(where, len(BODY), len(BODY)).expect(204).headers["x-job-id"], job.rsplit("/", 1)[1], "job")
         same(daemon.metrics()['mrirecond_jobs_submitted_total{kind="recon"}'], 1, "jobs accepted")
-        same([name for name in daemon.files() if name.startswith(("uploads/", "spool/"))], [], "files")
+        # The test write of a disk that has failed may be left, too.
+        same([name for name in daemon.files() if name.startswith(("uploads/", "spool/0"))], [], "files")
 
 
 @test("/readyz reports a store that cannot commit until it can; a kill meanwhile revives no refused job")

@@ -109,8 +109,8 @@ int64_t upload_chunk_read(int folder, const char *id)
     const int error = errno;
     close(fd);
     errno = error;
-    if (length <= 0)
-        return length == 0 ? CHUNK_NONE : CHUNK_UNREAD;
+    if (length < 0 || !*text)
+        return length < 0 ? CHUNK_UNREAD : CHUNK_NONE;
     int64_t offset = strtoll(text, &end, 10);
     return !*end && offset >= 0 ? offset : CHUNK_MALFORMED;
 }

@@ -70,7 +70,7 @@ int upload_job(const struct upload *upload, struct job *job);
 enum {
     CHUNK_MALFORMED = -1,
     CHUNK_UNREAD = -3, /* it cannot be read: see errno */
-    CHUNK_NONE = -2 /* no such file, or an empty one, whose writing was interrupted: nothing of a chunk had arrived */
+    CHUNK_NONE = -2    /* no such file, or nothing or zeros in it: its writing was interrupted before a chunk began */
 };
 int64_t upload_chunk_read(int folder, const char *id);
 /* How many of an upload's `size` bytes have arrived, without an unverified chunk that began at `chunk`.

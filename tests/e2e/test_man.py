@@ -95,8 +95,9 @@ def installed():
                 flags = file.read()
                 cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", flags)), "NVCC_OPTIMIZE=" +
                         re.search(r" (-O\d.*?) -I\.", flags).group(1)]
-        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda,
-                f"SAN={int(sanitized())}"]
+        # By the name that the build had: objects that make compiled here under another would depend on no header later.
+        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={os.path.relpath(BUILD, ROOT)}", f"DESTDIR={root}",
+                "PREFIX=/usr", *cuda, f"SAN={int(sanitized())}"]
         built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 
         def files():

@@ -1,7 +1,9 @@
 #include "daemon/base/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,13 +64,64 @@ int disk_folder_open(int parent, const char *name, int *out)
     return 0;
 }
 
-DIR *disk_folder_read(int folder)
+/* Returns 0 or an errno. */
+static int name_add(struct disk_names *names, const char *name)
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const size_t length = strlen(name) + 1;
+    if (length > names->room - names->bytes) {
+        size_t room = 2 * names->room + 4096; /* a name has at most 255 bytes */
+        char *more = realloc(names->text, room);
+        if (!more)
+            return ENOMEM;
+        names->text = more;
+        names->room = room;
+    }
+    memcpy(names->text + names->bytes, name, length);
+    names->bytes += length;
+    return 0;
+}
+
+/* Returns 0 or an errno; *out may have some names even then. */
+static int names_read(int folder, struct disk_names *out)
+{
+    *out = (struct disk_names){.text = NULL};
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (fd >= 0 && !stream)
-        close(fd);
-    return stream;
+    if (!stream) {
+        error = errno;
+        if (fd >= 0)
+            close(fd);
+    }
+    for (struct dirent *entry; !error && (errno = 0, entry = readdir(stream));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            error = name_add(out, entry->d_name);
+    if (stream) {
+        error = error ? error : errno;
+        closedir(stream);
+    }
+    return error;
+}
+
+int disk_names_read(int folder, const char *doing, struct disk_names *out)
+{
+    const int error = names_read(folder, out);
+    if (!error)
+        return 0;
+    disk_names_free(out);
+    errno = error;
+    return disk_failed(doing);
+}
+
+const char *disk_names_next(const struct disk_names *names, const char *name)
+{
+    const char *next = name ? name + strlen(name) + 1 : names->text;
+    return next && next < names->text + names->bytes ? next : NULL;
+}
+
+void disk_names_free(struct disk_names *names)
+{
+    free(names->text);
+    *names = (struct disk_names){.text = NULL};
 }
 
 /* Closing the last descriptor of a removed file frees its blocks. */
@@ -142,11 +195,11 @@ void disk_folder_remove(struct disk_freer *freer, int parent, const char *name)
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return;
-    DIR *stream = disk_folder_read(folder);
-    for (struct dirent *entry; stream && (entry = readdir(stream));)
-        disk_remove(freer, folder, entry->d_name);
-    if (stream)
-        closedir(stream);
+    struct disk_names names;
+    names_read(folder, &names); /* what it leaves keeps the folder there */
+    for (const char *file = NULL; (file = disk_names_next(&names, file));)
+        disk_remove(freer, folder, file);
+    disk_names_free(&names);
     close(folder);
     unlinkat(parent, name, AT_REMOVEDIR);
 }

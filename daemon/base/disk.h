@@ -7,9 +7,10 @@
 
 #include "gridding/base/err.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* The failure of a system call from errno, during `doing` ("syncing the upload"): ERR_SPOOL_FULL if the disk is full,
  * ERR_NO_DESCRIPTORS, ERR_NO_MEMORY, else ERR_IO. */
@@ -22,8 +23,18 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 
 /* Open the folder `name` of `parent` (AT_FDCWD: a path), created if missing. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int disk_folder_open(int parent, const char *name, int *out);
-/* A new stream over an open folder; NULL: failed, see errno. */
-DIR *disk_folder_read(int folder);
+
+/* The names in a folder, without "." and "..", all read before the first is used. */
+struct disk_names {
+    char *text; /* each with its NUL */
+    size_t bytes, room;
+};
+/* Fails as disk_failed() of `doing`; *out has no names then. */
+__attribute__((warn_unused_result)) int disk_names_read(int folder, const char *doing, struct disk_names *out);
+/* The name after `name`, which this returned (NULL: the first); NULL: there is no other. */
+const char *disk_names_next(const struct disk_names *names, const char *name);
+void disk_names_free(struct disk_names *names);
+
 /* A thread that frees the blocks of large removed files, which takes the kernel a third of a second per gigabyte. */
 struct disk_freer {
     pthread_mutex_t lock; /* of the rest */

@@ -7,8 +7,9 @@
 
 #include <stdio.h>
 
-/* Called before a daemon opens the store: fails with ERR_STORE if jobs.db is missing although there are scans or
- * results, which would be orphans of a new store. */
+/* Called before a daemon opens the store: fails with ERR_STORE if jobs.db is missing or empty although there are
+ * scans or results, which would be orphans of a new store, or its log, or a copy that a daemon has saved. Fails as
+ * disk_failed(). */
 int state_expect(const struct spool *spool);
 
 /* Read all of jobs.db and compare its rows with the files; write the findings to `out`. Changes nothing. *sound: no

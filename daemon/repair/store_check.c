@@ -66,64 +66,90 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
 }
 
 int orphans_each(const struct spool *spool, struct connection *connection, int folder,
-                 void (*each)(void *context, const char *id), void *context)
+                 void (*each)(void *context, const char *id), void *context, int *count)
 {
-    int count = 0;
-    DIR *stream = disk_folder_read(folder);
-    if (!stream)
-        return -1;
-    for (struct dirent *entry; (entry = readdir(stream));) {
+    struct disk_names names;
+    int rc = disk_names_read(folder, "looking for files without a job", &names);
+    *count = 0;
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
         int64_t rows = 0;
-        if (!spool_is_id(entry->d_name) || spool_has_upload(spool, entry->d_name))
+        if (!spool_is_id(name) || spool_has_upload(spool, name))
             continue;
         if (connection &&
-            sql_number(connection, sql_prepare(connection, "SELECT count(*) FROM job WHERE id = ?", "s", entry->d_name),
-                       &rows))
+            sql_number(connection, sql_prepare(connection, "SELECT count(*) FROM job WHERE id = ?", "s", name), &rows))
             rows = 1; /* unknown; a store that cannot be read is reported elsewhere */
         if (rows)
             continue;
-        count++;
+        ++*count;
         if (each)
-            each(context, entry->d_name);
+            each(context, name);
     }
-    closedir(stream);
-    return count;
+    disk_names_free(&names);
+    return rc;
 }
 
-/* The copy that a daemon saved when jobs.db was removed while it ran; "": there is none. */
-static void saved_find(const struct spool *spool, char name[64])
+int orphans_count(const struct spool *spool, struct connection *connection, int *scans, int *results)
 {
-    DIR *stream = disk_folder_read(spool->state);
-    name[0] = '\0';
-    for (struct dirent *entry; stream && (entry = readdir(stream));)
-        if (strncmp(entry->d_name, SAVED, strlen(SAVED)) == 0 && strlen(entry->d_name) < 64 &&
-            strcmp(entry->d_name, name) > 0)
-            snprintf(name, 64, "%.63s", entry->d_name);
-    if (stream)
-        closedir(stream);
+    int rc = orphans_each(spool, connection, spool->scans, NULL, NULL, scans);
+    return rc ? rc : orphans_each(spool, connection, spool->results, NULL, NULL, results);
+}
+
+/* The copy that a daemon saved when jobs.db was removed while it ran; "": there is none. Fails as disk_failed(). */
+static int saved_find(const struct spool *spool, char found[64])
+{
+    struct disk_names names;
+    int rc = disk_names_read(spool->state, "looking for a copy of the job store", &names);
+    found[0] = '\0';
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));)
+        if (strncmp(name, SAVED, strlen(SAVED)) == 0 && strlen(name) < 64 && strcmp(name, found) > 0)
+            snprintf(found, 64, "%.63s", name);
+    disk_names_free(&names);
+    return rc;
+}
+
+/* Set *bytes to the length of the file `name` of the state folder, 0 if there is none. Fails as disk_failed(). */
+static int file_bytes(const struct spool *spool, const char *name, int64_t *bytes)
+{
+    struct stat there;
+    const int found = fstatat(spool->state, name, &there, 0);
+    *bytes = found == 0 ? there.st_size : 0;
+    return found == 0 || errno == ENOENT ? 0 : disk_failed("looking for the job store");
+}
+
+int store_is_there(const struct spool *spool, bool *there)
+{
+    int64_t bytes;
+    int rc = file_bytes(spool, "jobs.db", &bytes);
+    *there = bytes > 0;
+    return rc;
 }
 
 int state_expect(const struct spool *spool)
 {
-    struct stat there;
     char saved[64];
-    if (fstatat(spool->state, "jobs.db", &there, 0) == 0 || errno != ENOENT)
-        return 0;
-    int scans = orphans_each(spool, NULL, spool->scans, NULL, NULL),
-        results = orphans_each(spool, NULL, spool->results, NULL, NULL);
-    if (scans <= 0 && results <= 0)
-        return 0;
-    saved_find(spool, saved);
+    int64_t log = 0;
+    int scans = 0, results = 0;
+    bool there;
+    int rc = store_is_there(spool, &there);
+    if (rc || there)
+        return rc;
+    rc = saved_find(spool, saved);
+    if (!rc)
+        rc = file_bytes(spool, "jobs.db-wal", &log);
+    if (!rc)
+        rc = orphans_count(spool, NULL, &scans, &results);
+    if (rc || (!*saved && !log && !scans && !results))
+        return rc;
     if (*saved)
-        return err_set(
-            ERR_STORE,
-            "The job store jobs.db is missing. It was removed while mrirecond ran, which saved all jobs in %s: "
-            "rename that to jobs.db, and remove jobs.db-wal and jobs.db-shm if they are there.",
-            saved);
+        return err_set(ERR_STORE,
+                       "The job store jobs.db is missing or empty. It was removed while mrirecond ran, which saved all "
+                       "jobs in %s: rename that to jobs.db, and remove jobs.db-wal and jobs.db-shm if they are there.",
+                       saved);
     return err_set(ERR_STORE,
-                   "The job store jobs.db is missing, though %d scans and %d results are there, which a new store "
-                   "would not know. Restore it from a backup, or run mrirecond --repair-state, which sets them aside.",
-                   scans, results);
+                   "The job store jobs.db is missing or empty, though %d scans, %d results%s are there, which a new "
+                   "store would not know. Restore it from a backup, or run mrirecond --repair-state, which sets them "
+                   "aside.",
+                   scans, results, log ? " and its log jobs.db-wal" : "");
 }
 
 /* ---- the store ---- */
@@ -177,40 +203,45 @@ static int rows_look(const struct spool *spool, struct connection *connection, F
     return rc;
 }
 
+int store_open(struct connection *connection, const char *state_dir, int64_t *version, bool *damaged)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
+    int rc = connection_open(connection, path, SQLITE_OPEN_READONLY);
+    if (!rc)
+        rc = schema_version(connection, version); /* reads the file for the first time */
+    const int code = rc && connection->db ? sqlite3_errcode(connection->db) : SQLITE_OK;
+    *damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+    return *damaged ? 0 : rc;
+}
+
 /* Check jobs.db, and its rows against the files. */
 static int store_look(const struct spool *spool, const char *state_dir, FILE *out, struct findings *found)
 {
     struct connection connection = {.db = NULL};
-    char path[4096];
-    int64_t version;
-    const int there = openat(spool->state, "jobs.db", O_RDONLY | O_CLOEXEC);
-    if (there < 0 && errno != ENOENT)
-        return disk_failed("opening the job store");
-    if (there < 0) {
-        found->store = found->files = state_expect(spool) == 0;
-        fprintf(out, "%s\n", found->store ? "There is no job store yet, and there are no files." : err_last()->text);
-        return 0;
+    int64_t version = 0;
+    bool there, damaged = false, all;
+    int scans, results, rc = store_is_there(spool, &there);
+    if (!rc && !there) { /* SQLite would remove the log of an empty one */
+        rc = state_expect(spool);
+        found->store = found->files = !rc;
+        fprintf(out, "%s\n", rc ? err_last()->text : "There is no job store yet, and there are no files.");
+        return rc == ERR_STORE ? 0 : rc;
     }
-    close(there);
-    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
-    int rc = connection_open(&connection, path, SQLITE_OPEN_READONLY);
     if (!rc)
-        rc = schema_version(&connection, &version);
-    bool newer = !rc && schema_is_newer(version);
-    if (rc) {
+        rc = store_open(&connection, state_dir, &version, &damaged);
+    if (!rc && damaged) {
         fprintf(out, "jobs.db: %s\n", err_last()->text);
-        rc = 0;
-    } else if (newer) {
+    } else if (!rc && schema_is_newer(version)) {
         rc = schema_refuse(version);
-    } else {
-        bool all;
+    } else if (!rc) {
         found->store = is_whole(&connection, out);
         rc = rows_look(spool, &connection, out, &found->files, &all);
         found->store = found->store && all;
         if (found->store && !rc)
-            fprintf(out, "%d scans and %d results belong to no job; a start %s\n",
-                    orphans_each(spool, &connection, spool->scans, NULL, NULL),
-                    orphans_each(spool, &connection, spool->results, NULL, NULL),
+            rc = orphans_count(spool, &connection, &scans, &results);
+        if (found->store && !rc)
+            fprintf(out, "%d scans and %d results belong to no job; a start %s\n", scans, results,
                     spool_stop_was_clean(spool) ? "removes them"
                                                 : "sets them aside in found-TIME/, because mrirecond was not stopped");
     }

@@ -18,9 +18,17 @@ enum lack {
 enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row);
 
 /* Call `each` (may be NULL) with the names in `folder`, one of the spool's, that are ids of no upload and have no row
- * in `connection` (NULL: none has). Returns their number, or -1: the folder cannot be read. */
+ * in `connection` (NULL: none has); *count: their number. Fails as disk_failed(), and has called nothing then. */
 int orphans_each(const struct spool *spool, struct connection *connection, int folder,
-                 void (*each)(void *context, const char *id), void *context);
+                 void (*each)(void *context, const char *id), void *context, int *count);
+/* The number of such scans and results. */
+int orphans_count(const struct spool *spool, struct connection *connection, int *scans, int *results);
+
+/* Whether jobs.db is there and not empty. Fails as disk_failed(). */
+int store_is_there(const struct spool *spool, bool *there);
+/* Open jobs.db, which is there, for reading; *version: of its schema. *damaged: its beginning is no store's, and the
+ * error says so; else fails if it cannot be opened or read. Close the connection also then. */
+int store_open(struct connection *connection, const char *state_dir, int64_t *version, bool *damaged);
 
 /* Sound: all of jobs.db can be read, its jobs lack no files, and resumable uploads are complete. */
 struct findings {

@@ -37,7 +37,7 @@ static sqlite3_stmt *copy_prepare(sqlite3 *db, sqlite3_stmt *row)
     return copy;
 }
 
-/* The highest sequence that the old store mentions. */
+/* The highest sequence that the old store mentions; 0: none. */
 static int64_t sequences(struct connection *old)
 {
     int64_t told = 0, last = 0;
@@ -45,8 +45,7 @@ static int64_t sequences(struct connection *old)
         told = 0;
     if (sql_number(old, sql_prepare(old, "SELECT max(sequence) FROM job", ""), &last))
         last = 0;
-    int64_t most = told > last ? told : last;
-    return most > 0 ? most : SEQUENCES_UNKNOWN;
+    return told > last ? told : last;
 }
 
 /* Insert the row by `copy`, unless its values are invalid: these count as unreadable. *copied: counts inserted rows;
@@ -64,24 +63,37 @@ static int row_copy(struct connection *fresh, sqlite3_stmt *row, sqlite3_stmt *c
     return rc;
 }
 
+/* Rows of the old store: those that are in the new one, and all; ROWS_UNKNOWN: it does not say how many it had. */
+struct rows {
+    int copied;
+    int64_t all;
+};
+enum { ROWS_UNKNOWN = -1 };
+
 /* Row by row: an unreadable page loses only its own rows. */
-static int rows_copy(struct connection *old, struct connection *fresh, int *copied)
+static int rows_copy(struct connection *old, struct connection *fresh, struct rows *rows)
 {
     sqlite3_stmt *row = NULL, *copy = NULL;
     int rc = 0;
-    *copied = 0;
-    if (sqlite3_prepare_v2(old->db, "SELECT * FROM job WHERE sequence = ?", -1, &row, NULL) != SQLITE_OK)
-        return 0;
+    if (sqlite3_prepare_v2(old->db, "SELECT * FROM job WHERE sequence = ?", -1, &row, NULL) != SQLITE_OK) {
+        const int code = sqlite3_errcode(old->db);
+        const bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR;
+        return damaged ? 0 : sql_failed(old->db, "reading the old one");
+    }
     copy = copy_prepare(fresh->db, row);
     if (!copy)
         rc = sql_failed(fresh->db, "making the new job store");
-    int64_t most = sequences(old);
+    int64_t known = sequences(old), most = known > 0 ? known : SEQUENCES_UNKNOWN, all = 0;
     for (int64_t sequence = 1; !rc && sequence <= most; sequence++) {
         sqlite3_bind_int64(row, 1, sequence);
-        if (sqlite3_step(row) == SQLITE_ROW)
-            rc = row_copy(fresh, row, copy, copied);
+        const int step = sqlite3_step(row);
+        if (step == SQLITE_ROW)
+            rc = row_copy(fresh, row, copy, &rows->copied);
+        all += step != SQLITE_DONE;
         sqlite3_reset(row);
     }
+    if (known > 0)
+        rows->all = all;
     sqlite3_finalize(row);
     sqlite3_finalize(copy);
     return rc;
@@ -194,16 +206,18 @@ static void find_move(void *context, const char *id)
 
 /* Move scans and results without a row to found-TIME/, where a start does not remove them and people can examine them.
  */
-static void orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
+static int orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
 {
     struct find scans = {spool, spool->scans, ".scan", time, 0}, results = {spool, spool->results, ".results", time, 0};
-    orphans_each(spool, fresh, spool->scans, find_move, &scans);
-    orphans_each(spool, fresh, spool->results, find_move, &results);
+    int count, rc = orphans_each(spool, fresh, spool->scans, find_move, &scans, &count);
+    if (!rc)
+        rc = orphans_each(spool, fresh, spool->results, find_move, &results, &count);
     if (scans.moved || results.moved)
         fprintf(out,
                 "%d scans and %d results whose rows are lost were moved to found-%lld/: submit the scans again, with "
                 "the parameters that they had\n",
                 scans.moved, results.moved, (long long)time);
+    return rc;
 }
 
 /* Put the new store in the place of the old one, which keeps its log and gets another name. */
@@ -220,25 +234,40 @@ static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
         char from[32], to[64];
         snprintf(from, sizeof from, "jobs.db%s", endings[i]);
         snprintf(to, sizeof to, "jobs.db.damaged-%lld%s", (long long)time, endings[i]);
-        if (linkat(folder, from, folder, to, 0) < 0 && errno != ENOENT)
+        const bool kept = linkat(folder, from, folder, to, 0) == 0;
+        if (!kept && errno != ENOENT)
             return err_set(ERR_IO, "%s cannot be kept as %s: %s.", from, to, strerror(errno));
+        if (kept)
+            fprintf(out, "%s is kept as %s\n", i ? "its log" : "the old job store", to);
     }
     /* The log of the old store must not be read into the new one. */
     unlinkat(folder, "jobs.db-wal", 0);
     unlinkat(folder, "jobs.db-shm", 0);
     if (renameat(folder, FRESH, folder, "jobs.db") < 0 || fsync(folder) < 0)
         return err_set(ERR_IO, "The new job store cannot take its place: %s.", strerror(errno));
-    fprintf(out, "the old job store is kept as jobs.db.damaged-%lld\n", (long long)time);
     return 0;
 }
 
 /* ---- all steps ---- */
 
+static void rows_tell(const struct rows *rows, FILE *out)
+{
+    if (rows->all != ROWS_UNKNOWN)
+        fprintf(out, "%d jobs were read from the old job store, %lld could not be read\n", rows->copied,
+                (long long)rows->all - rows->copied);
+    else if (rows->copied)
+        fprintf(out, "%d jobs were read from the old job store; it does not say how many it had\n", rows->copied);
+    else
+        fputs("no job could be read from the old job store\n", out);
+}
+
 static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
 {
     char path[4096];
     struct connection old = {.db = NULL}, fresh = {.db = NULL};
-    int copied = 0;
+    struct rows rows = {0, ROWS_UNKNOWN};
+    int64_t version;
+    bool there = false, damaged;
     unlinkat(spool->state, FRESH, 0);
     snprintf(path, sizeof path, "%s/" FRESH, state_dir);
     int rc = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
@@ -248,24 +277,28 @@ static int rebuild(const struct spool *spool, const char *state_dir, bool store,
         rc = schema_make(&fresh);
     if (!rc)
         rc = sql_run(fresh.db, "BEGIN", "making the new job store");
-    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
+    if (!rc)
+        rc = store_is_there(spool, &there);
+    if (!rc && there)
+        rc = store_open(&old, state_dir, &version, &damaged);
     /* SQLite refuses a file that is shorter than its header says, unless the schema is writable; this connection only
      * reads. */
-    if (!rc && connection_open(&old, path, SQLITE_OPEN_READONLY) == 0 &&
-        sql_run(old.db, "PRAGMA writable_schema = ON", "opening the old job store") == 0)
-        rc = rows_copy(&old, &fresh, &copied);
+    if (!rc && there)
+        rc = sql_run(old.db, "PRAGMA writable_schema = ON", "opening it");
+    if (!rc && there)
+        rc = rows_copy(&old, &fresh, &rows);
     if (!rc)
-        rc = rows_sift(&fresh, &copied);
-    if (!rc && old.db)
+        rc = rows_sift(&fresh, &rows.copied);
+    if (!rc && there)
         rc = deliveries_copy(&old, &fresh);
     if (!rc)
         rc = rows_mend(spool, &fresh, out);
     if (!rc)
         rc = sql_run(fresh.db, "COMMIT", "writing the new job store");
     if (!rc)
-        fprintf(out, "%d jobs were read from the old job store\n", copied);
+        rows_tell(&rows, out);
     if (!rc && !store)
-        orphans_keep(spool, &fresh, time, out);
+        rc = orphans_keep(spool, &fresh, time, out);
     connection_close(&old);
     connection_close(&fresh);
     return rc ? rc : stores_swap(spool, time, out);

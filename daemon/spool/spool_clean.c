@@ -121,56 +121,49 @@ static bool is_checkpoint(struct rows *rows, const char *name)
 static int clean_scans(const struct cleaning *cleaning)
 {
     struct spool *spool = cleaning->spool;
-    DIR *stream = disk_folder_read(spool->scans);
-    if (!stream)
-        return disk_failed("reading the spool");
-    int error = 0;
-    for (struct dirent *entry; !error && (errno = 0, entry = readdir(stream));) {
+    struct disk_names names;
+    int rc = disk_names_read(spool->scans, "reading the spool", &names);
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
         struct stat there;
-        if (entry->d_name[0] == '.')
+        if (name[0] == '.')
             continue;
-        if (fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0) {
-            error = errno == ENOENT ? 0 : errno;
+        if (fstatat(spool->scans, name, &there, AT_SYMLINK_NOFOLLOW) < 0) {
+            rc = errno == ENOENT ? 0 : disk_failed("reading the spool");
             continue;
         }
-        struct job_row *row = row_find(cleaning->rows, entry->d_name);
-        if (is_checkpoint(cleaning->rows, entry->d_name))
+        struct job_row *row = row_find(cleaning->rows, name);
+        if (is_checkpoint(cleaning->rows, name))
             continue;
         if (row && row->job.scan_stays) {
             row->scan = true;
             spool->used += there.st_size;
         } else if (S_ISREG(there.st_mode)) {
-            results_of_part_drop(cleaning, entry->d_name);
-            scan_drop(cleaning, entry->d_name, row != NULL);
+            results_of_part_drop(cleaning, name);
+            scan_drop(cleaning, name, row != NULL);
         }
     }
-    error = error ? error : errno;
-    closedir(stream);
-    errno = error;
-    return error ? disk_failed("reading the spool") : 0;
+    disk_names_free(&names);
+    return rc;
 }
 
 static int clean_results(const struct cleaning *cleaning)
 {
     struct spool *spool = cleaning->spool;
-    DIR *stream = disk_folder_read(spool->results);
-    if (!stream)
-        return disk_failed("reading the results");
-    for (struct dirent *entry; (entry = readdir(stream));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
+    struct disk_names names;
+    int rc = disk_names_read(spool->results, "reading the results", &names);
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
         /* An interrupted conversion. */
-        if (entry->d_name[0] == '.' && unlinkat(spool->results, entry->d_name, 0) == 0) {
+        if (name[0] == '.' && unlinkat(spool->results, name, 0) == 0) {
             cleaning->out->removed++;
             continue;
         }
         /* Results whose success was not committed before the crash; the job runs again. */
-        const struct job_row *row = row_find(cleaning->rows, entry->d_name);
+        const struct job_row *row = row_find(cleaning->rows, name);
         if (!row || row->job.state != JOB_SUCCEEDED)
-            result_drop(cleaning, entry->d_name, row);
+            result_drop(cleaning, name, row);
     }
-    closedir(stream);
-    return 0;
+    disk_names_free(&names);
+    return rc;
 }
 
 /* The commit of an upload's job may have succeeded although it was answered as a failure: the upload's bytes then

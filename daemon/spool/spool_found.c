@@ -110,20 +110,20 @@ bool spool_found_keep(const struct spool *spool, int64_t time, int folder, const
     return renameat(folder, name, spool->state, path) == 0;
 }
 
-/* Call `each` with the name and time of every found-TIME folder. */
+/* Call `each` with the name and time of every found-TIME folder that the disk shows: it is asked again every hour. */
 static void found_each(struct spool *spool, void (*each)(void *context, const char *name, int64_t time), void *context)
 {
-    DIR *stream = disk_folder_read(spool->state);
-    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+    struct disk_names names;
+    int rc = disk_names_read(spool->state, "looking for what is set aside", &names);
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
         char *end;
-        if (strncmp(entry->d_name, FOUND, strlen(FOUND)) != 0)
+        if (strncmp(name, FOUND, strlen(FOUND)) != 0)
             continue;
-        int64_t time = strtoll(entry->d_name + strlen(FOUND), &end, 10);
+        int64_t time = strtoll(name + strlen(FOUND), &end, 10);
         if (time > 0 && !*end)
-            each(context, entry->d_name, time);
+            each(context, name, time);
     }
-    if (stream)
-        closedir(stream);
+    disk_names_free(&names);
 }
 
 /* The contents of the folder `name`, without its README. */
@@ -137,16 +137,14 @@ static void contents_look(struct contents *contents, const char *name)
 {
     struct spool *spool = contents->spool;
     int folder = openat(spool->state, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *stream = folder < 0 ? NULL : disk_folder_read(folder);
-    for (struct dirent *entry; stream && (entry = readdir(stream));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        contents->count += strcmp(entry->d_name, "README") != 0;
-        if (contents->remove && disk_remove(&spool->freer, folder, entry->d_name) < 0)
-            disk_folder_remove(&spool->freer, folder, entry->d_name);
+    struct disk_names names = {.text = NULL};
+    int rc = folder < 0 ? -1 : disk_names_read(folder, "looking for what is set aside", &names);
+    for (const char *file = NULL; !rc && (file = disk_names_next(&names, file));) {
+        contents->count += strcmp(file, "README") != 0;
+        if (contents->remove && disk_remove(&spool->freer, folder, file) < 0)
+            disk_folder_remove(&spool->freer, folder, file);
     }
-    if (stream)
-        closedir(stream);
+    disk_names_free(&names);
     if (folder >= 0)
         close(folder);
     if (contents->remove)

@@ -98,69 +98,69 @@ bool spool_results_released(struct spool *spool, const char *id)
     char name[JOB_ID + 4];
     temporary_name(id, name);
     int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *stream = folder < 0 ? NULL : disk_folder_read(folder);
+    struct disk_names names = {.text = NULL};
     bool released = true;
-    for (struct dirent *entry; stream && released && (entry = readdir(stream));)
-        if (spool_is_name(entry->d_name)) {
+    /* Who publishes results that the disk does not show is told so. */
+    int rc = folder < 0 ? disk_failed("opening the results") : disk_names_read(folder, "reading the results", &names);
+    for (const char *each = NULL; !rc && released && (each = disk_names_next(&names, each));)
+        if (spool_is_name(each)) {
             int tries = 0;
-            while (lease_try(folder, entry->d_name) == EAGAIN && ++tries < TRIES)
+            while (lease_try(folder, each) == EAGAIN && ++tries < TRIES)
                 poll(NULL, 0, 1);
             released = tries < TRIES;
         }
     released = released || !leases_given(folder);
-    if (stream)
-        closedir(stream);
+    disk_names_free(&names);
     if (folder >= 0)
         close(folder);
     return released;
+}
+
+static int names_of(struct spool *spool, int folder, struct disk_names *names)
+{
+    int rc = disk_names_read(folder, "reading the results", names);
+    if (rc)
+        spool_suspect(spool);
+    return rc;
 }
 
 /* Add each file of `folder` to `results`. An empty file is a format that the worker could not produce: it is removed,
  * and a later request for it gets the reason from the conversion. */
 static int results_list(struct spool *spool, int folder, const struct kind *kind, json_t *results)
 {
-    DIR *stream = disk_folder_read(folder);
-    if (!stream)
-        return spool_failed(spool, "reading the results");
-    int rc = 0;
-    for (struct dirent *entry; !rc && (errno = 0, entry = readdir(stream));) {
+    struct disk_names names;
+    int rc = names_of(spool, folder, &names);
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
         struct stat there;
-        if (!spool_is_name(entry->d_name))
+        if (!spool_is_name(name))
             continue;
-        if (fstatat(folder, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
             rc = spool_failed(spool, "reading a result");
         else if (S_ISREG(there.st_mode) && there.st_size == 0)
-            rc = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
+            rc = unlinkat(folder, name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
         else if (S_ISREG(there.st_mode))
-            json_array_append_new(results,
-                                  json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
-                                            kind_file_media(kind, entry->d_name), "bytes", (json_int_t)there.st_size));
+            json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", name, "type",
+                                                     kind_file_media(kind, name), "bytes", (json_int_t)there.st_size));
     }
-    if (!rc && errno)
-        rc = spool_failed(spool, "reading the results");
-    closedir(stream);
+    disk_names_free(&names);
     return rc;
 }
 
 /* fsync each file of `folder`. */
 static int files_sync(struct spool *spool, int folder)
 {
-    DIR *stream = disk_folder_read(folder);
-    if (!stream)
-        return spool_failed(spool, "reading the results");
-    int rc = 0;
-    for (struct dirent *entry; !rc && (errno = 0, entry = readdir(stream));) {
-        if (!spool_is_name(entry->d_name))
+    struct disk_names names;
+    int rc = names_of(spool, folder, &names);
+    for (const char *name = NULL; !rc && (name = disk_names_next(&names, name));) {
+        if (!spool_is_name(name))
             continue;
-        int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 || fsync(fd) < 0)
             rc = spool_failed(spool, "syncing a result");
         if (fd >= 0)
             close(fd);
     }
-    if (!rc && errno)
-        rc = spool_failed(spool, "reading the results");
-    closedir(stream);
+    disk_names_free(&names);
     return rc;
 }
 

@@ -151,23 +151,31 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
     return *arrived < 0 ? UPLOAD_BAD_CHUNK : UPLOAD_SOUND;
 }
 
+static int id_compare(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context)
 {
-    DIR *stream = disk_folder_read(folder);
-    if (!stream)
-        return disk_failed("reading the uploads");
-    for (struct dirent *entry; (entry = readdir(stream));) {
-        char id[UPLOAD_NAME];
-        upload_file(id, entry->d_name, "");
-        /* Only uploads with a note; bytes without one were begun just before a crash. */
-        if (!spool_is_id(id))
-            continue;
-        char name[UPLOAD_NAME];
-        const char *ending = entry->d_name + JOB_ID - 1;
-        if (strcmp(ending, ".json") == 0 ||
-            (!*ending && faccessat(folder, upload_file(name, id, ".json"), F_OK, 0) < 0))
-            each(context, id);
+    struct disk_names names;
+    size_t count = 0;
+    int rc = disk_names_read(folder, "reading the uploads", &names);
+    if (rc)
+        return rc;
+    char(*id)[JOB_ID] = malloc(names.bytes + sizeof *id); /* each is a name, or begins one */
+    for (const char *name = NULL; id && (name = disk_names_next(&names, name));) {
+        snprintf(id[count], JOB_ID, "%.*s", JOB_ID - 1, name);
+        const char *ending = name + strlen(id[count]);
+        count += spool_is_id(id[count]) && (!*ending || strcmp(ending, ".json") == 0);
     }
-    closedir(stream);
+    disk_names_free(&names);
+    if (!id)
+        return err_no_memory("the list of uploads; try again later");
+    qsort(id, count, sizeof *id, id_compare);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(id[i - 1], id[i]) != 0)
+            each(context, id[i]);
+    free(id);
     return 0;
 }

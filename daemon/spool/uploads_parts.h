@@ -89,7 +89,8 @@ enum upload_fault {
 };
 /* *arrived is set for UPLOAD_SOUND. */
 enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived);
-/* Call `each` with the id of every upload, complete or missing a file. Fails with ERR_IO. */
+/* Call `each` once with the id of every upload, complete or missing a file. Fails as disk_failed(), and has called
+ * nothing then. */
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context);
 
 /* ---- uploads_open.c ---- */

@@ -112,7 +112,9 @@ static void *reap(void *context)
         uploads_clock_follow(uploads);
         idle_lapse(uploads);
         if (clock_seconds() >= next) {
-            uploads_each(uploads->folder, upload_look_after, &(struct pass){uploads, &removed});
+            if (uploads_each(uploads->folder, upload_look_after, &(struct pass){uploads, &removed}) != 0)
+                log_line(uploads->log, LOG_LEVEL_WARNING, NULL, "not all resumable uploads were looked at: %s",
+                         err_last()->text);
             next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
         }
         if (removed)

@@ -391,6 +391,44 @@ def upload_not_seen():
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
+@test("a start that the disk does not show every name fails; else it has seen each upload, and made jobs of whole ones")
+def names_not_seen():
+    daemon = Failing()
+    base, (whole, *others) = daemon.there, [daemon.upload().rsplit("/", 1)[1] for _ in range(3)]
+    daemon.kill()
+    with open(f"{base}/uploads/{whole}", "wb") as file:
+        file.write(BODY)
+    for number in itertools.count(1):
+        state = shutil.copytree(base, f"{base}-{number}")
+        failing = diskfaults.Fault(state + ".fault")
+        failing.arm(number, errno.EIO, False, only="readdir")
+        try:
+            with Daemon(state=state, environment=diskfaults.preload(state, failing), expect_trouble=True) as again:
+                same(again.get(f"/v1/jobs/{whole}").status, 200, f"status of its job after call {number} failed")
+                same(again.finish(whole)["state"], "succeeded", "state")
+                left = len(others) * len(BODY)
+                wait_until(lambda: again.metrics()["mrirecond_spool_used_bytes"] == left,  # noqa: B023
+                           f"the bytes of both other uploads to be counted, after call {number} failed")
+        except AssertionError as error:
+            if "exited with" not in str(error):
+                raise
+            assert failing.failed() and tells(str(error)), error
+        if not failing.failed():
+            break
+    assert number > 12, f"{number} calls"
+
+
+@test("a sweep over resumable uploads that the disk does not show reports it, and is made again")
+def sweep_not_seen():
+    with Failing(upload_lifetime=3) as daemon:
+        where = daemon.upload()
+        daemon.arm("readdir", lasts=True)
+        wait_until(lambda: "not all resumable uploads were looked at" in daemon.read_log(), "the log to tell")
+        same(daemon.request("HEAD", where, headers=TUS).status, 200, "status meanwhile")
+        daemon.fault.release()
+        wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404, "the upload to expire")
+
+
 @test("a job that is put back is queued again for those who follow its events")
 def put_back_is_an_event():
     with Failing() as daemon:

@@ -159,15 +159,14 @@ def everything(path):
     return [path] + [os.path.join(folder, name) for folder, folders, names in os.walk(path) for name in folders + names]
 
 
-@test("garbage everywhere, or no store: refused, nothing removed; repaired, the owner's files are set aside")
+@test("garbage everywhere, an empty or no store: refused, nothing removed; repaired, the owner's files are set aside")
 def nothing_left():
-    for missing in (True, False):
+    for left in (None, b"", os.urandom(50000)):
         state, path = damaged()
-        if missing:
-            os.unlink(path + "/jobs.db")
-        else:
+        os.unlink(path + "/jobs.db")
+        if left is not None:
             with open(path + "/jobs.db", "wb") as file:
-                file.write(os.urandom(50000))
+                file.write(left)
         before = sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results"))
         refused(path, "--repair-state")
         same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before,
@@ -178,12 +177,65 @@ def nothing_left():
         same(tool(path, "check")[0], 3, "status of --check-state")
         status, text = tool(path, "repair")
         same(status, 0, f"status of --repair-state ({text})")
+        kept = [open(name, "rb").read() for name in glob.glob(path + "/jobs.db.damaged-*")]
+        same((kept, "is kept as" in text), ([] if left is None else [left], left is not None), f"kept stores ({text})")
+        assert "no job could be read from the old job store" in text, text
         same([each for each in everything(path) if os.lstat(each).st_uid != owner], [], "files of another owner")
         found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
         assert ({identity + ".results" for identity in state.done} |
                 {identity + ".scan" for identity in state.waiting} <= found), found
         with Daemon(state=path) as daemon:
             same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
+
+
+@test("a log of the store, or a saved copy of it, beside an empty or no store: refused though no job has a file")
+def store_beside_none():
+    for left, advice in (("jobs.db-wal", "--repair-state"), ("jobs.db.saved-1700000000000", "rename that to jobs.db")):
+        for empty in (False, True):
+            path = tempfile.mkdtemp(dir=FOLDER.name)
+            for name in (left, *["jobs.db"] * empty):
+                with open(f"{path}/{name}", "wb") as file:
+                    file.write(BODY if name == left else b"")
+            refused(path, advice)
+            status, text = tool(path, "check")
+            assert status == 3 and advice in text, (status, text)
+            with open(f"{path}/{left}", "rb") as file:
+                assert file.read() == BODY, f"{left} was changed"
+            same(tool(path, "repair")[0], 0, "status of --repair-state")
+            kept, = glob.glob(f"{path}/jobs.db.damaged-*-wal" if left == "jobs.db-wal" else f"{path}/{left}")
+            with open(kept, "rb") as file:
+                assert file.read() == BODY, f"{kept} is not {left}"
+            with Daemon(state=path) as daemon:
+                same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
+
+
+@test("a folder of which the disk does not show every name has no fewer files: no start makes a store, nor a repair")
+def names_unread():
+    ends = set()
+    for number in itertools.count(1):
+        for action in ("start", "repair"):
+            state, path = damaged()
+            os.unlink(path + "/jobs.db")
+            failing = diskfaults.Fault(path + ".fault")
+            failing.arm(number, errno.EIO, True, only="readdir")
+            if action == "start":
+                done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", path],
+                                      capture_output=True, text=True, timeout=SLOW,
+                                      env={**os.environ, **diskfaults.preload(path, failing)})
+                status, text = done.returncode, done.stdout + done.stderr
+            else:
+                status, text = tool(path, "repair", diskfaults.preload(path, failing))
+            if not failing.failed():
+                ends.add(action)
+            elif action == "start" or status:
+                assert status == 1 and diskfaults.tells(text), (number, status, text)
+                assert not os.path.exists(path + "/jobs.db"), f"{action} made a store, {number}: {text}"
+            else:
+                aside = {os.path.basename(name).split(".")[0] for name in glob.glob(path + "/found-*/0*")}
+                same(aside, set(state.done + state.waiting), f"set aside, though call {number} failed ({text})")
+            shutil.rmtree(path)
+        if len(ends) == 2:
+            break
 
 
 @test("a store of a newer version is refused by all three, and unchanged")
@@ -305,13 +357,14 @@ def files_unread():
     if not STATE:
         STATE.append(State())
     sound, refusals = jobs_of(STATE[0].copy()), set()
-    for call, lasts in (("fstatat", False), ("fstatat", True), ("opening", False)):
-        for number in range(1, 9 if call == "opening" else 7):  # of the check: two results, scans, then others
+    for call, lasts in (("fstatat", False), ("fstatat", True), ("opening", False), ("opening", True)):
+        for number in itertools.count(1):
             path = STATE[0].copy()
             failing = diskfaults.Fault(path + ".fault")
             failing.arm(number, errno.EIO, lasts, only=call)
             status, text = tool(path, "repair", diskfaults.preload(path, failing))
-            assert failing.failed(), f"{call} {number}: nothing has failed"
+            if not failing.failed() or (call == "fstatat" and number > 6):  # two results, scans, then others
+                break
             same(jobs_of(path), sound, f"jobs after {failing.first()} failed ({text})")
             same(set(os.listdir(path + "/spool")), set(os.listdir(STATE[0].folder + "/spool")),
                  f"scans after {failing.first()} failed")
@@ -319,7 +372,32 @@ def files_unread():
                 assert diskfaults.tells(text.splitlines()[-1]) or "cannot be opened" in text, (failing.first(), text)
                 refusals.add((call, lasts))
             shutil.rmtree(path)
-    same(len(refusals), 3, f"kinds of failures of which some were refused ({refusals})")
+        assert number > 6, f"{call} {number}: nothing has failed"
+    same(len(refusals), 4, f"kinds of failures of which some were refused ({refusals})")
+
+
+@test("a damaged store that the disk does not show when it is copied is no empty one: --repair-state leaves it")
+def store_unread():
+    _, base = damaged()
+    os.truncate(base + "/jobs.db", os.path.getsize(base + "/jobs.db") * 4 // 5 // 4096 * 4096)
+    ends, readable = set(), None
+    for number in itertools.count():  # 0: the disk shows everything
+        path = shutil.copytree(base, f"{base}-{number}")
+        failing = diskfaults.Fault(path + ".fault")
+        if number:
+            failing.arm(number, errno.EIO, True, only="opening")
+        status, text = tool(path, "repair", diskfaults.preload(path, failing))
+        if status:
+            with open(path + "/jobs.db", "rb") as is_there, open(base + "/jobs.db", "rb") as was_there:
+                same(is_there.read(), was_there.read(), f"jobs.db after {failing.first()} failed ({text})")
+        else:
+            readable = readable or jobs_of(path)
+            same(jobs_of(path), readable, f"jobs after {failing.first()} failed ({text})")
+        ends.add(status)
+        shutil.rmtree(path)
+        if number and not failing.failed():
+            break
+    same(ends, {0, 1}, "statuses")
 
 
 def jobs_of(path):

@@ -348,6 +348,8 @@ static int give_up(struct upload_chunk *chunk)
         unlinkat(uploads->folder, chunk->id, 0); /* a start must not take them for arrived */
         upload_lock_for_good(uploads, chunk->id);
     }
+    if (fsync(uploads->folder) < 0) /* else a power cut may bring them back */
+        spool_suspect(uploads->spool);
     log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
     return upload_lost(ERR_IO);
 }

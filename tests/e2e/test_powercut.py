@@ -149,6 +149,12 @@ def work(state, trace):
         told.note("deleted", deleted)
         daemon.request("DELETE", f"/v1/uploads/{beside}", headers=TUS).expect(204)
         told.note("removed", beside)
+        # An upload that was given up, of which all bytes can be read though the disk has not taken them.
+        lost = begin_upload(daemon)
+        failing.arm(1, errno.EIO, True, only="fdatasync ftruncate")
+        daemon.request("PATCH", f"/v1/uploads/{lost}", BODY, {**TUS, "Upload-Offset": "0"}).expect(500)
+        failing.release()
+        told.note("removed", lost)
         # An image that is sent before it is on the disk: its job is there, and runs again.
         answer = daemon.submit(BODY, Prefer="wait=100", Accept="application/x-npy").expect(200)
         told.note("accepted", answer.headers["x-job-id"])

@@ -9,15 +9,16 @@
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), a plan for that way reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms
  * is the part of it that the device takes to bin the trajectory once it is there; both are medians of 5 after the
- * first, which create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum
- * over all samples. peak_mib is the process'. */
+ * first, which create_first_ms is of. "normal, in a chain of 20" (GPU): a call's share of 20 that are submitted one
+ * after the other and waited for once, as an iterative solver's are. The error is the image's, relative l2, at 200
+ * random pixels, against a double sum over all samples. peak_mib is the process'. */
 #include "gridding/base/ask.h"
 #include "gridding/nufft/normal.h"
 #include "tests/bench/nufft_cases.h"
 
 #include <sys/resource.h>
 
-enum { PIXELS_CHECKED = 200, PLANS = 5 };
+enum { PIXELS_CHECKED = 200, PLANS = 5, CHAIN = 20 };
 
 /* Error of the last transform of the batch. */
 static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
@@ -85,6 +86,19 @@ static void report(const struct options *o, const struct bench_case *c, struct d
     fflush(stdout);
 }
 
+/* Seconds that an application of the normal operator takes in a chain of `count`, waited for once; o->runs times. */
+static void time_normal(struct dev *dev, const struct options *o, struct normal *normal, int batch, int count,
+                        const struct c32 *image, struct c32 *result, double *times)
+{
+    for (int i = -2; i < o->runs; i++) {
+        double start = clock_seconds();
+        for (int n = 0; n < count; n++)
+            must(normal_apply(normal, batch, image, result), "normal_apply");
+        must(dev_finish(dev), "dev_finish");
+        times[i < 0 ? 0 : i] = (clock_seconds() - start) / count;
+    }
+}
+
 /* The normal operator's result on device_image compared with `expected`, computed with forward and adjoint. */
 static void run_normal(struct dev *dev, const struct options *o, const struct bench_case *c,
                        const struct nufft_params *params, const float *k, const struct c32 *device_image,
@@ -96,12 +110,10 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
     must(normal_create(&normal, dev, params, c->samples, k, NULL), "normal_create");
     create = clock_seconds() - create;
     normal_describe(normal, &info);
-    for (int i = -2; i < o->runs; i++) {
-        double start = clock_seconds();
-        must(normal_apply(normal, c->batch, device_image, device_result), "normal_apply");
-        must(dev_finish(dev), "dev_finish");
-        times[i < 0 ? 0 : i] = clock_seconds() - start;
-    }
+    double *chain = take((size_t)o->runs * sizeof *chain);
+    time_normal(dev, o, normal, c->batch, 1, device_image, device_result, times);
+    if (!o->cpu)
+        time_normal(dev, o, normal, c->batch, CHAIN, device_image, device_result, chain);
     normal_free(normal);
     size_t values = (size_t)c->batch * pixels_of(c);
     struct c32 *result = take(values * sizeof *result);
@@ -112,8 +124,15 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
     }
     free(result);
     const struct nufft_info shown = {.grid = {info.grid[0], info.grid[1], info.grid[2]}, .bytes = info.bytes};
-    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", "convolution", &shown,
-           (struct creation){create, create}, times, sqrt(off / all));
+    const struct creation creation = {create, create};
+    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", "convolution", &shown, creation,
+           times, sqrt(off / all));
+    if (!o->cpu) {
+        char what[64];
+        snprintf(what, sizeof what, "normal, in a chain of %d", CHAIN);
+        report(o, c, dev, params->tolerance, what, "convolution", &shown, creation, chain, sqrt(off / all));
+    }
+    free(chain);
 }
 
 /* ---- a case ---- */

@@ -116,11 +116,34 @@ static int file_bytes(const struct spool *spool, const char *name, int64_t *byte
     return found == 0 || errno == ENOENT ? 0 : disk_failed("looking for the job store");
 }
 
+/* Whether jobs.db, without its log, is a database without tables: of a copy, or of a first start that was killed. */
+static int store_is_blank(const struct spool *spool, bool *blank)
+{
+    static const char magic[16] = "SQLite format 3";
+    enum { VERSION = 60, HEADER = 100 }; /* of SQLite's file format; VERSION: where user_version is, of 4 bytes */
+    char header[HEADER] = "";
+    const int file = openat(spool->state, "jobs.db", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = file < 0 ? -1 : pread(file, header, sizeof header, 0);
+    const int error = errno;
+    if (file >= 0)
+        close(file);
+    errno = error;
+    if (got < 0 && errno != EACCES && errno != EISDIR) /* of these SQLite tells more */
+        return disk_failed("reading the job store");
+    *blank = memcmp(header, magic, sizeof magic) == 0 && memcmp(header + VERSION, (char[4]){0}, 4) == 0;
+    return 0;
+}
+
 int store_is_there(const struct spool *spool, bool *there)
 {
-    int64_t bytes;
+    int64_t bytes, log = 0;
+    bool blank = false;
     int rc = file_bytes(spool, "jobs.db", &bytes);
-    *there = bytes > 0;
+    if (!rc)
+        rc = file_bytes(spool, "jobs.db-wal", &log);
+    if (!rc && bytes && !log)
+        rc = store_is_blank(spool, &blank);
+    *there = !rc && bytes && !blank;
     return rc;
 }
 

@@ -24,7 +24,7 @@ int orphans_each(const struct spool *spool, struct connection *connection, int f
 /* The number of such scans and results. */
 int orphans_count(const struct spool *spool, struct connection *connection, int *scans, int *results);
 
-/* Whether jobs.db is there and not empty. Fails as disk_failed(). */
+/* Whether jobs.db is there, and neither empty nor, with its log, without tables. Fails as disk_failed(). */
 int store_is_there(const struct spool *spool, bool *there);
 /* Open jobs.db, which is there, for reading; *version: of its schema. *damaged: its beginning is no store's, and the
  * error says so; else fails if it cannot be opened or read. Close the connection also then. */

@@ -209,6 +209,24 @@ def store_beside_none():
                 same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
 
 
+@test("a copy of a young store without its log has no tables: refused beside scans; with the log, all is there")
+def without_log():
+    with Daemon(expect_trouble=True) as daemon:
+        os.kill(daemon.worker(), signal.SIGSTOP)
+        ids = sorted(daemon.submit(BODY).expect(202).json()["id"] for _ in range(3))
+        daemon.kill()
+        os.rename(daemon.state + "/jobs.db-wal", daemon.state + "/saved")
+        os.unlink(daemon.state + "/jobs.db-shm")
+        refused(daemon.state, "--repair-state")
+        same(sorted(os.listdir(daemon.state + "/spool")), ids, "scans after a refused start")
+        status, text = tool(daemon.state, "check")
+        assert status == 3 and "3 scans" in text, (status, text)
+        os.rename(daemon.state + "/saved", daemon.state + "/jobs.db-wal")
+        daemon.restart()
+        for identity in ids:
+            same(daemon.finish(identity)["state"], "succeeded", "state")
+
+
 @test("a folder of which the disk does not show every name has no fewer files: no start makes a store, nor a repair")
 def names_unread():
     ends = set()

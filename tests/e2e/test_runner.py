@@ -56,6 +56,19 @@ def bad():
          "end for a program that is not there")
 
 
+@test("tests/gpu/sanitize.py: a name that no run has, or a slice of no part, is refused; --list lists the runs")
+def sanitizer():
+    def ended(*words):
+        done = subprocess.run([os.path.join(ROOT, "tests", "gpu", "sanitize.py"), *words], capture_output=True,
+                              text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+    for words, says in ((["test_gpu_vec", "gpu_vecs"], '"gpu_vecs": --list'), (["--slice", "3/2"], "--slice 3/2"),
+                        (["--slice", "0/2"], "--slice 0/2")):
+        status, out, told = ended(*words)
+        assert status == 2 and not out and says in told, (words, status, out, told)
+    same(ended("--list", "gpu_vec", "test_gpu_lines"), (0, "test_gpu_lines\ntest_gpu_vec\n", ""), "the list")
+
+
 def runner():
     """tests/run as a module."""
     loader = importlib.machinery.SourceFileLoader("runner", os.path.join(ROOT, "tests", "run"))

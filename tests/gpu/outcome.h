@@ -18,7 +18,7 @@ static inline void verdict_error(double error, double bound, const char *format,
 static inline void verdict_code(int code, int wanted, const char *name)
 {
     char why[1000];
-    snprintf(why, sizeof why, "got %d %s (%s), wanted %d", code, err_name(code), code ? err_last()->text : "", wanted);
+    snprintf(why, sizeof why, "got %d %s (%s), wanted %d", code, err_name(code), said_of(code), wanted);
     verdict(code == wanted, name, why);
 }
 

@@ -4,13 +4,15 @@
 tests/gpu/sanitize.py [--tool memcheck|racecheck] [--slice K/N] [--seconds N] [--each N] [--jobs N] [--build build]
                       [NAME...]
 tests/gpu/sanitize.py --launches [--build build] [NAME...]
+tests/gpu/sanitize.py --list [NAME...]
 
 Each run is a program of tests/gpu at sizes that end within a minute under the tools, which slow a kernel down by a
 factor of ten to a thousand: every pass of the FFT and of filters by itself, the NUFFT by every method, width and number
 of products, the normal operator, overflow, sums over particles, coil maps, sums in two parts, vectors. A run checks the
 kernels that it is for. Runs are made beside each other; racecheck takes processors, not the GPU.
 
---slice K/N: every N-th run only, from the K-th on, so that N calls make all. NAME: only runs whose command contains it.
+--slice K/N: every N-th run only, from the K-th on, so that N calls make all. NAME: only runs whose command contains it
+(--list lists them).
 --each: limit of a run in seconds. --seconds: of all together. A run that was stopped proves nothing, and fails.
 --launches: make the runs without a tool and tell which kernels of the GPU's library they check (tests/gpu/launches.cu;
 takes CUPTI and cuobjdump of CUDA's toolkit).
@@ -189,17 +191,26 @@ def main():
     parser.add_argument("--seconds", type=float, default=900, help="limit of all runs together")
     parser.add_argument("--each", type=float, default=900, help="limit of a run")
     parser.add_argument("--launches", action="store_true", help="tell which kernels the runs check")
+    parser.add_argument("--list", action="store_true", help="list the runs")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     commands = [command for command in RUNS
                 if not options.names or any(name in command for name in options.names)]
+    for name in options.names:
+        if not any(name in command for command in RUNS):
+            parser.error(f"no run's command contains \"{name}\": --list lists the runs")
+    first, step = (int(number) for number in options.slice.split("/"))
+    if not 1 <= first <= step:
+        parser.error(f"--slice {options.slice} is none of {step} parts")
+    if options.list:
+        print("\n".join(commands))
+        return 0
     needed = "cuobjdump" if options.launches else "compute-sanitizer"
     if not shutil.which(needed):
         print(f"1..0 # SKIP {needed} is not there")
         return 0
     if options.launches:
         return tell_launches(options, commands)
-    first, step = (int(number) for number in options.slice.split("/"))
     return sanitize(options, [(tool, command) for command in commands for tool in options.tool or TOOLS]
                     [first - 1::step])
 

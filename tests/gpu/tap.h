@@ -24,6 +24,12 @@ static inline void verdict(bool good, const char *name, const char *why)
     fflush(stdout);
 }
 
+/* What a call that returned `code` says of that: after a success, err_last() has the text of an older call. */
+static inline const char *said_of(int code)
+{
+    return code ? err_last()->text : "it succeeded";
+}
+
 /* A test cannot continue if the machine fails in the middle of it. */
 static inline void must(int code, const char *what)
 {

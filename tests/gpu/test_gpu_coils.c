@@ -148,12 +148,13 @@ static void coils_refused(struct dev *gpu, struct dev *cpu)
     verdict(normal_takes_coils(gpu, &plane) && !normal_takes_coils(gpu, &odd) && !normal_takes_coils(cpu, &plane),
             "which operators take coils", "");
     kernel_make(&normal, gpu, &plane, 0);
-    verdict(normal_apply_coils(normal, &three, x, r) == ERR_GPU_OOM, "more coils than there is room for",
-            err_last()->text);
+    int rc = normal_apply_coils(normal, &three, x, r);
+    verdict(rc == ERR_GPU_OOM, "more coils than there is room for", said_of(rc));
     normal_free(normal);
     normal = NULL;
     kernel_make(&normal, gpu, &odd, 0);
-    verdict(normal_apply_coils(normal, &three, x, r) == ERR_INTERNAL, "sizes that do not take coils", err_last()->text);
+    rc = normal_apply_coils(normal, &three, x, r);
+    verdict(rc == ERR_INTERNAL, "sizes that do not take coils", said_of(rc));
     normal_free(normal);
     dev_release(gpu, r);
     dev_release(gpu, x);
@@ -294,9 +295,10 @@ static void cg_fails(struct dev *gpu)
                 {"an operator that is not positive", "iteration 1 of image 70 is not positive", negative}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int rc = solve(gpu, N, 0, FRAMES, rows[i].spoil, NULL, x, result);
-        verdict(rc == ERR_DIVERGED && strstr(err_last()->text, rows[i].said), rows[i].name, err_last()->text);
+        verdict(rc == ERR_DIVERGED && strstr(err_last()->text, rows[i].said), rows[i].name, said_of(rc));
     }
-    verdict(solve(gpu, N, 0, FRAMES, NULL, &listener, x, result) == ERR_CANCELED, "a cancel", err_last()->text);
+    const int rc = solve(gpu, N, 0, FRAMES, NULL, &listener, x, result);
+    verdict(rc == ERR_CANCELED, "a cancel", said_of(rc));
     free(x);
 }
 

@@ -168,7 +168,7 @@ static void no_maps(struct dev *gpu)
     const size_t count = (size_t)scene.params.coils * scene.pixels;
     scene.images[17].re = NAN;
     free(estimate(gpu, &scene.params, scene.images, false, &support, &rc));
-    verdict(rc == ERR_DATA_NONFINITE, "images that are not finite", err_last()->text);
+    verdict(rc == ERR_DATA_NONFINITE, "images that are not finite", said_of(rc));
     for (int by_rows = 0; by_rows < 2; by_rows++) {
         memset(scene.images, 0, count * sizeof *scene.images);
         scene.params.calibration = by_rows ? 24 : 8;
@@ -201,9 +201,14 @@ static void memory(void)
         const size_t left = half ? promised / 2 : promised + ((size_t)96 << 20);
         must(dev_memory(gpu, &available, &total), "dev_memory");
         must(dev_alloc(gpu, available - left, &ballast), "dev_alloc");
+        must(dev_memory(gpu, &available, &total), "dev_memory");
         const int rc = maps_estimate(gpu, &params, images, images, &support);
+        char why[1000];
+        snprintf(why, sizeof why,
+                 "maps_estimate() returned %d (%s): it promised %zu bytes, and %zu were left; %zu were meant to be", rc,
+                 said_of(rc), promised, available, left);
         verdict(rc == (half ? ERR_GPU_OOM : 0),
-                half ? "half of the promised memory is not enough" : "the promised memory is enough", err_last()->text);
+                half ? "half of the promised memory is not enough" : "the promised memory is enough", why);
         dev_release(gpu, ballast);
         dev_release(gpu, images);
         dev_free(gpu);

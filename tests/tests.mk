@@ -104,12 +104,12 @@ $(BUILD)/orthanc/%: | $(firstword $(SERVICES)) # apt-get does not run twice at a
 # One make for all of them, so that the processors need not wait for the last program of each, nor for the network.
 check_builds: check_gcc check_clang check_san fuzz check_web $(SERVICES)
 check_gcc:
-	@$(MAKE) --no-print-directory $(CHECK_CUDA) all unit bench $(FAULTS) \
+	@$(MAKE) --no-print-directory $(CHECK_CUDA) all unit bench \
 	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
 check_clang:
 	@$(MAKE) --no-print-directory CC=clang CFLAGS=-O2 BUILD=$(BUILD)/clang CUDA=0 all unit
 check_san:
-	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
+	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
 check_web:
 	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
 ## make check-gpu       test the GPU code, and the daemon from the bundle, on a machine with a GPU
@@ -120,8 +120,11 @@ check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 # Preloaded into a daemon to simulate a power cut, a failing disk or a clock that jumps, or loaded by a worker as a GPU
 # that fails; built without sanitizers.
 $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile
-	@mkdir -p $(@D)
-	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
+	@mkdir -p $(@D) $(BUILD)/obj/tests/faults
+	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -MMD -MP \
+	  -MF $(BUILD)/obj/tests/faults/$*.d -o $@ $< -ldl
+# Built with the programs: a test that is started by hand would fail with an older one.
+all: $(FAULTS)
 $(BUILD)/tests/poison.so $(BUILD)/tests/launches.so: $(BUILD)/tests/%.so: $(BUILD)/obj/tests/gpu/%.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^

@@ -99,7 +99,7 @@ def fault(name):
     """The path of a library of tests/faults, for LD_PRELOAD; skips the test, with the reason, if it is not built."""
     path = os.path.join(os.path.dirname(BIN), "tests", name + ".so")
     if not os.path.exists(path):
-        skip(f"{path} is not there (make check builds it)")
+        skip(f"{path} is not there (make builds it)")
     return path
 
 

@@ -217,7 +217,7 @@ static int orphans_keep(const struct spool *spool, struct connection *fresh, int
                 "%d scans and %d results whose rows are lost were moved to found-%lld/: submit the scans again, with "
                 "the parameters that they had\n",
                 scans.moved, results.moved, (long long)time);
-    return rc;
+    return !rc && (scans.moved || results.moved) ? spool_found_sync(spool, time) : rc;
 }
 
 /* Put the new store in the place of the old one, which keeps its log and gets another name. */

@@ -64,15 +64,15 @@ static bool mend(const struct uploads_survey *survey, const char *id, enum uploa
         done = upload_files_remove(survey->folder, id) >= 0;
     else if (fault == UPLOAD_BAD_CHUNK)
         done = unlinkat(survey->folder, upload_file(name, id, ".chunk"), 0) == 0;
-    else
-        for (int i = 0; i < 3; i++) {
+    else { /* the bytes first: without their note, a start removes them */
+        for (int i = 0; i < 3 && done; i++) {
             char kept[UPLOAD_NAME + 16];
             upload_file(name, id, endings[i]);
             snprintf(kept, sizeof kept, "%s.upload%s", id, endings[i]);
-            done = (faccessat(survey->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
-                    spool_found_keep(survey->spool, survey->time, survey->folder, name, kept)) &&
-                   done;
+            done = spool_found_keep(survey->spool, survey->time, survey->folder, name, kept) || errno == ENOENT;
         }
+        done = done && spool_found_sync(survey->spool, survey->time) == 0;
+    }
     return done;
 }
 

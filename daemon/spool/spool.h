@@ -84,6 +84,9 @@ void spool_stop_note(struct spool *spool);
 
 /* Move `name` of `folder` to found-TIME/`kept` of the state folder; false: failed, see errno. */
 bool spool_found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept);
+/* fsync found-TIME/ and its name, which is there: before another folder's sync takes the files' earlier names from the
+ * disk. Fails with ERR_SPOOL_FULL, ERR_IO. */
+int spool_found_sync(const struct spool *spool, int64_t time);
 int spool_found_count(struct spool *spool);
 /* Remove found-TIME folders older than SPOOL_FOUND_DAYS; returns how many files and folders were removed. */
 int spool_found_expire(struct spool *spool);

@@ -167,7 +167,7 @@ static int clean_results(const struct cleaning *cleaning)
 }
 
 /* The commit of an upload's job may have succeeded although it was answered as a failure: the upload's bytes then
- * become the scan. Fails with ERR_SCAN_GONE, ERR_IO, ERR_SPOOL_FULL. */
+ * become the scan, on the disk before their other name is removed. Fails with ERR_SCAN_GONE, ERR_IO, ERR_SPOOL_FULL. */
 static int scan_from_upload(struct spool *spool, const struct job_files *job)
 {
     struct stat there;
@@ -176,7 +176,7 @@ static int scan_from_upload(struct spool *spool, const struct job_files *job)
     const bool found = fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
     if (found ? there.st_size != job->bytes : errno == ENOENT)
         return ERR_SCAN_GONE;
-    if (!found || linkat(spool->state, path, spool->scans, job->id, 0) < 0)
+    if (!found || linkat(spool->state, path, spool->scans, job->id, 0) < 0 || fsync(spool->scans) < 0)
         return spool_failed(spool, "finding the scan of a job");
     spool->used += there.st_size;
     return 0;
@@ -210,8 +210,8 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
         rc = store_fail_lost(store, row->job.id, err_last());
         out->lost++;
     }
-    if (!rc && (out->scans_found || out->results_found) && fsync(spool->state) < 0)
-        rc = spool_failed(spool, "keeping leftovers aside");
+    if (!rc && (out->scans_found || out->results_found))
+        rc = spool_found_sync(spool, out->time);
     free(rows.row);
     return rc;
 }

@@ -110,6 +110,19 @@ bool spool_found_keep(const struct spool *spool, int64_t time, int folder, const
     return renameat(folder, name, spool->state, path) == 0;
 }
 
+int spool_found_sync(const struct spool *spool, int64_t time)
+{
+    char found[48];
+    snprintf(found, sizeof found, FOUND "%lld", (long long)time);
+    int folder = openat(spool->state, found, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = folder < 0 || fsync(folder) < 0 || fsync(spool->state) < 0
+                 ? disk_failed("keeping files aside in found-TIME")
+                 : 0;
+    if (folder >= 0)
+        close(folder);
+    return rc;
+}
+
 /* Call `each` with the name and time of every found-TIME folder that the disk shows: it is asked again every hour. */
 static void found_each(struct spool *spool, void (*each)(void *context, const char *name, int64_t time), void *context)
 {

@@ -41,11 +41,11 @@ static bool expire(struct uploads *uploads, const char *id)
     struct upload upload = {.job = NULL};
     if (upload_lock(uploads, id, UPLOAD_UPKEEP))
         return false;
-    const bool over = upload_get(uploads, id, &upload) == 0 && upload.left < 0;
-    if (over) {
-        upload_files_remove(uploads->folder, id);
+    /* If the disk refuses, it is there until the next search. */
+    const bool over =
+        upload_get(uploads, id, &upload) == 0 && upload.left < 0 && upload_files_remove(uploads->folder, id) >= 0;
+    if (over)
         open_end(uploads, id, false);
-    }
     upload_clear(&upload);
     upload_unlock(uploads, id);
     return over;

@@ -384,7 +384,7 @@ def upload_not_seen():
             same(daemon.get(where).status, status, f"status after a failed {call}")
             assert daemon.fault.failed(), "nothing has failed"
         daemon.kill()
-        daemon.fault.arm(2, errno.EIO, False, only="fstatat")  # of its bytes, then of its note
+        daemon.fault.arm(3, errno.EIO, False, only="fstatat")  # of the job store and its log, then of its note
         daemon.restart()
         assert daemon.fault.first().endswith(".json"), daemon.fault.first()
         daemon.patch(where, 30000, len(BODY)).expect(204)
@@ -416,6 +416,25 @@ def names_not_seen():
         if not failing.failed():
             break
     assert number > 12, f"{number} calls"
+
+
+@test("an expired upload that the disk refuses to remove is counted until it is removed")
+def expired_stays():
+    with Failing(upload_lifetime=2) as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+
+        def used():
+            return daemon.metrics()["mrirecond_spool_used_bytes"]
+        daemon.arm("unlinkat", lasts=True)
+        wait_until(daemon.fault.failed, "the upload to expire")
+        before = daemon.fault.failed()
+        wait_until(lambda: daemon.fault.failed() > before, "another attempt")
+        same((used() >= 30000, "expired" in daemon.read_log()), (True, False), "counted, and told expired")
+        same(daemon.request("HEAD", where, headers=TUS).status, 200, "status meanwhile")
+        daemon.fault.release()
+        wait_until(lambda: used() == 0, "the bytes to be released")
+        same(daemon.request("HEAD", where, headers=TUS).status, 404, "status at the end")
 
 
 @test("a sweep over resumable uploads that the disk does not show reports it, and is made again")

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -407,6 +408,24 @@ def acknowledged():
     same(len(sockets), 1, "sockets that acknowledge at once")
     own = [line.split()[0] for line in log if line.split()[-1] in sockets]
     assert len(own) >= 6 and own == ["received", "acknowledges"] * (len(own) // 2), own
+
+
+@test("what a start keeps aside, and the scan that it takes from an upload, are on the disk under their names first")
+def kept_at_a_start():
+    with daemon(expect_trouble=True) as server:
+        os.kill(server.worker(), signal.SIGSTOP)
+        job, other = (server.submit(BODY).expect(202).json()["id"] for _ in range(2))
+        server.kill()
+        os.rename(f"{server.state}/spool/{job}", f"{server.state}/uploads/{job}")
+        leftover = "0" * 26
+        os.link(f"{server.state}/spool/{other}", f"{server.state}/spool/{leftover}")
+        lines(server.state)
+        server.restart()
+        log = lines(server.state)
+        aside = next(line.split()[1] for line in log if line.endswith(f"/{leftover}.scan"))
+        in_order(log, [f"rename {aside}", f"sync {os.path.dirname(aside)}", f"sync {server.state}", "answer 200"])
+        assert "sync spool" in log[:log.index("answer 200")], f"the scan's name is not synced: {log}"
+        same(server.finish(job)["state"], "succeeded", "state")
 
 
 if __name__ == "__main__":

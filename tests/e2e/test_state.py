@@ -451,6 +451,35 @@ def uploads_unread():
     same(unread, {"cannot be read, and stays as it is: Input/output error"}, "what it says of them")
 
 
+@test("bytes of a damaged upload that the disk refuses to set aside are not removed by the next start, nor then")
+def upload_not_moved():
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    daemon = Daemon(state=path)
+    try:
+        identity = begun(daemon, 20000)
+    finally:
+        daemon.kill()
+    with open(f"{path}/uploads/{identity}.json", "w") as file:
+        file.write("{\"length\": 5")
+    statuses = set()
+    for call, error in itertools.product(("renameat", "fstatat", "mkdirat"), (errno.EIO, errno.ENOSPC)):
+        for number in itertools.count(1):
+            copy = shutil.copytree(path, f"{path}-{call}-{error}-{number}")
+            failing = diskfaults.Fault(copy + ".fault")
+            failing.arm(number, error, False, only=call)
+            status, text = tool(copy, "repair", diskfaults.preload(copy, failing))
+            statuses.add(status)
+            with Daemon(state=copy, expect_trouble=True):
+                pass
+            there = [os.path.getsize(name) for name in glob.glob(f"{copy}/uploads/{identity}") + found(copy)
+                     if not name.endswith(".json")]
+            same(there, [20000], f"sizes of the bytes after {failing.first()} failed ({text})")
+            shutil.rmtree(copy)
+            if not failing.failed():
+                break
+    same(statuses, {0, 1}, "statuses")
+
+
 def found(state):
     """The paths that were set aside."""
     return sorted(glob.glob(state + "/found-*/0*"))

@@ -64,6 +64,13 @@ int disk_folder_open(int parent, const char *name, int *out)
     return 0;
 }
 
+enum disk_sight disk_look(int folder, const char *name, struct stat *out)
+{
+    if (fstatat(folder, name, out, AT_SYMLINK_NOFOLLOW) == 0)
+        return DISK_THERE;
+    return errno == ENOENT || errno == ENOTDIR ? DISK_MISSING : DISK_UNSEEN;
+}
+
 /* Returns 0 or an errno. */
 static int name_add(struct disk_names *names, const char *name)
 {

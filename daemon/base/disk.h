@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* The failure of a system call from errno, during `doing` ("syncing the upload"): ERR_SPOOL_FULL if the disk is full,
  * ERR_NO_DESCRIPTORS, ERR_NO_MEMORY, else ERR_IO. */
@@ -23,6 +24,11 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 
 /* Open the folder `name` of `parent` (AT_FDCWD: a path), created if missing. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int disk_folder_open(int parent, const char *name, int *out);
+
+/* Whether a file is there. One that the disk does not show may be there: it is not missing. */
+enum disk_sight { DISK_MISSING, DISK_THERE, DISK_UNSEEN };
+/* *out: what the file is, if it is there; links are not followed. DISK_UNSEEN: see errno. */
+enum disk_sight disk_look(int folder, const char *name, struct stat *out);
 
 /* The names in a folder, without "." and "..", all read before the first is used. */
 struct disk_names {

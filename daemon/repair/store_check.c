@@ -18,11 +18,10 @@ enum { TOLD = 20 }; /* findings of one sort that are listed */
 static bool file_is(int folder, const char *name, int64_t bytes, int *error)
 {
     struct stat there;
-    if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
-        return S_ISREG(there.st_mode) && there.st_size == bytes;
-    if (errno != ENOENT && errno != ENOTDIR)
+    const enum disk_sight seen = disk_look(folder, name, &there);
+    if (seen == DISK_UNSEEN)
         *error = errno;
-    return false;
+    return seen == DISK_THERE && S_ISREG(there.st_mode) && there.st_size == bytes;
 }
 
 /* At a start, a job without a scan file takes it from its resumable upload. */

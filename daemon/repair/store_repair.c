@@ -145,10 +145,10 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
     struct stat scan;
     char id[JOB_ID];
     snprintf(id, sizeof id, "%s", (const char *)sqlite3_column_text(row, 0));
-    const int there = fstatat(spool->scans, id, &scan, AT_SYMLINK_NOFOLLOW);
-    if (lack == LACK_UNREAD || (there < 0 && errno != ENOENT)) /* not to be lost if the disk shows it later */
+    const enum disk_sight seen = lack == LACK_UNREAD ? DISK_UNSEEN : disk_look(spool->scans, id, &scan);
+    if (seen == DISK_UNSEEN) /* not to be lost if the disk shows it later */
         return disk_failed("looking for the files of a job");
-    const bool again = lack == LACK_RESULTS && there == 0 && scan.st_size == sqlite3_column_int64(row, 2);
+    const bool again = lack == LACK_RESULTS && seen == DISK_THERE && scan.st_size == sqlite3_column_int64(row, 2);
     json_t *error = NULL;
     if (!again) {
         err_set(ERR_IO, lack == LACK_SCAN

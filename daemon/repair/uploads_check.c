@@ -33,7 +33,7 @@ struct uploads_survey {
 static bool is_own(const struct uploads_survey *survey, int folder, const char *name)
 {
     struct stat there;
-    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+    return disk_look(folder, name, &there) != DISK_THERE ||
            (there.st_uid == survey->state.st_uid && (there.st_mode & 077) == 0 && (there.st_mode & 0600) == 0600);
 }
 

@@ -326,8 +326,9 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
     struct spool_file copy = {.spool = spool, .fd = -1};
     struct stat there;
     int rc = spool_new_id(copy.id);
-    if (!rc && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        rc = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
+    const enum disk_sight seen = rc ? DISK_MISSING : disk_look(spool->scans, id, &there);
+    if (!rc && seen != DISK_THERE)
+        rc = seen == DISK_MISSING ? scan_gone(id) : spool_failed(spool, "linking the scan");
     /* Counted in full, like a separate file: the two links may be removed in any order. */
     if (!rc)
         rc = reserve(&copy, there.st_size);
@@ -365,7 +366,7 @@ void spool_checkpoint_remove(struct spool *spool, const char *id)
     char name[SPOOL_CHECKPOINT];
     struct stat there;
     checkpoint_name(id, name);
-    if (fstatat(spool->scans, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+    if (disk_look(spool->scans, name, &there) == DISK_THERE)
         disk_remove(&spool->freer, spool->scans, name);
 }
 
@@ -373,8 +374,7 @@ void spool_remove(struct spool *spool, const char *id)
 {
     struct stat there;
     spool_checkpoint_remove(spool, id);
-    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-        disk_remove(&spool->freer, spool->scans, id) == 0)
+    if (disk_look(spool->scans, id, &there) == DISK_THERE && disk_remove(&spool->freer, spool->scans, id) == 0)
         atomic_fetch_sub(&spool->used, there.st_size);
 }
 

@@ -61,8 +61,8 @@ bool spool_has_upload(const struct spool *spool, const char *id)
     char upload[JOB_ID + 16], part[JOB_ID + 16];
     snprintf(upload, sizeof upload, "uploads/%.*s", JOB_ID - 1, id);
     snprintf(part, sizeof part, "%.*s.part", JOB_ID - 1, id);
-    return fstatat(spool->state, upload, &there, AT_SYMLINK_NOFOLLOW) == 0 ||
-           fstatat(spool->scans, part, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    /* Files of one that the disk does not show are kept aside: they may be all that is left of a job. */
+    return disk_look(spool->state, upload, &there) == DISK_THERE || disk_look(spool->scans, part, &there) == DISK_THERE;
 }
 
 /* Of an upload that was not complete, and so never a job: results that were computed meanwhile. */
@@ -127,8 +127,9 @@ static int clean_scans(const struct cleaning *cleaning)
         struct stat there;
         if (name[0] == '.')
             continue;
-        if (fstatat(spool->scans, name, &there, AT_SYMLINK_NOFOLLOW) < 0) {
-            rc = errno == ENOENT ? 0 : disk_failed("reading the spool");
+        const enum disk_sight seen = disk_look(spool->scans, name, &there);
+        if (seen != DISK_THERE) {
+            rc = seen == DISK_MISSING ? 0 : disk_failed("reading the spool");
             continue;
         }
         struct job_row *row = row_find(cleaning->rows, name);
@@ -173,10 +174,10 @@ static int scan_from_upload(struct spool *spool, const struct job_files *job)
     struct stat there;
     char path[JOB_ID + 16];
     snprintf(path, sizeof path, "uploads/%s", job->id);
-    const bool found = fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
-    if (found ? there.st_size != job->bytes : errno == ENOENT)
+    const enum disk_sight seen = disk_look(spool->state, path, &there);
+    if (seen == DISK_MISSING || (seen == DISK_THERE && there.st_size != job->bytes))
         return ERR_SCAN_GONE;
-    if (!found || linkat(spool->state, path, spool->scans, job->id, 0) < 0 || fsync(spool->scans) < 0)
+    if (seen == DISK_UNSEEN || linkat(spool->state, path, spool->scans, job->id, 0) < 0 || fsync(spool->scans) < 0)
         return spool_failed(spool, "finding the scan of a job");
     spool->used += there.st_size;
     return 0;

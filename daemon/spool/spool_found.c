@@ -24,9 +24,9 @@ enum { MARK_TEXT = 96, DAY_MS = 86400000 };
 static bool mark_print(const struct spool *spool, char text[MARK_TEXT])
 {
     struct stat store, log;
-    bool logged =
-        fstatat(spool->state, "jobs.db-wal", &log, AT_SYMLINK_NOFOLLOW) == 0 ? log.st_size > 0 : errno != ENOENT;
-    if (logged || fstatat(spool->state, "jobs.db", &store, AT_SYMLINK_NOFOLLOW) < 0)
+    const enum disk_sight seen = disk_look(spool->state, "jobs.db-wal", &log);
+    const bool logged = seen == DISK_UNSEEN || (seen == DISK_THERE && log.st_size > 0);
+    if (logged || disk_look(spool->state, "jobs.db", &store) != DISK_THERE)
         return false;
     snprintf(text, MARK_TEXT, "%lld %lld %lld.%09ld\n", (long long)store.st_ino, (long long)store.st_size,
              (long long)store.st_mtim.tv_sec, store.st_mtim.tv_nsec);

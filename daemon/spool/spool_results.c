@@ -171,10 +171,12 @@ static int natives_check(struct spool *spool, int folder, const struct kind *kin
         char name[KIND_FILE_NAME];
         struct stat there;
         kind_file_name(kind, (struct result_file){i, 0}, name);
-        const bool found = fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0;
-        if ((wanted >> i & 1) && !found && errno != ENOENT)
+        if (!(wanted >> i & 1))
+            continue;
+        const enum disk_sight seen = disk_look(folder, name, &there);
+        if (seen == DISK_UNSEEN)
             return spool_failed(spool, "reading a result");
-        if ((wanted >> i & 1) && (!found || !S_ISREG(there.st_mode) || there.st_size == 0))
+        if (seen == DISK_MISSING || !S_ISREG(there.st_mode) || there.st_size == 0)
             return err_set(ERR_INTERNAL,
                            "The worker reported success but wrote no result \"%s\". This is a bug in the server.",
                            kind->results[i].name);

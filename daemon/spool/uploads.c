@@ -150,7 +150,7 @@ static void time_move(void *context, const char *id)
 {
     const struct move *move = context;
     struct stat there;
-    if (fstatat(move->folder, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+    if (disk_look(move->folder, id, &there) != DISK_THERE)
         return;
     const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_at(time_of(&there) + move->step)};
     (void)utimensat(move->folder, id, times, AT_SYMLINK_NOFOLLOW);
@@ -262,8 +262,9 @@ int chunk_take_back(struct uploads *uploads, const char *id)
     char name[UPLOAD_NAME];
     struct stat note;
     int64_t arrived;
-    if (fstatat(uploads->folder, upload_file(name, id, ".chunk"), &note, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
+    const enum disk_sight seen = disk_look(uploads->folder, upload_file(name, id, ".chunk"), &note);
+    if (seen != DISK_THERE)
+        return seen == DISK_MISSING ? 0 : disk_failed("taking back a chunk");
     const enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
     if (fault != UPLOAD_SOUND)
         return fault == UPLOAD_UNREAD ? disk_failed("taking back a chunk") : unfit();

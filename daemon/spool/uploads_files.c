@@ -124,12 +124,13 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
 {
     char name[UPLOAD_NAME];
     struct stat bytes, note_file;
-    if (fstatat(folder, upload_file(name, id, ".json"), &note_file, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? UPLOAD_LEFTOVER : UPLOAD_UNREAD;
-    const int found = fstatat(folder, id, &bytes, AT_SYMLINK_NOFOLLOW);
-    if (found < 0 && errno != ENOENT)
+    const enum disk_sight noted = disk_look(folder, upload_file(name, id, ".json"), &note_file);
+    if (noted != DISK_THERE)
+        return noted == DISK_MISSING ? UPLOAD_LEFTOVER : UPLOAD_UNREAD;
+    const enum disk_sight found = disk_look(folder, id, &bytes);
+    if (found == DISK_UNSEEN)
         return UPLOAD_UNREAD;
-    const bool there = found == 0 && S_ISREG(bytes.st_mode);
+    const bool there = found == DISK_THERE && S_ISREG(bytes.st_mode);
     *arrived = there ? upload_arrived(upload_chunk_read(folder, id), bytes.st_size) : CHUNK_MALFORMED;
     if (*arrived == CHUNK_UNREAD)
         return UPLOAD_UNREAD;

@@ -473,6 +473,37 @@ static void a_stop_was_clean_if_the_store_is_unchanged(void **state)
     assert_false(spool_stop_was_clean(f->spool));
 }
 
+static void names_are_all_or_none_and_what_is_unseen_is_not_missing(void **state)
+{
+    enum { NAMES = 300 };
+    struct fixture *f = *state;
+    struct disk_names names;
+    struct stat there;
+    char name[300], seen[NAMES] = {0};
+    for (int i = 0; i < NAMES; i++) { /* of several blocks of text */
+        snprintf(name, sizeof name, "spool/%0*d", 1 + i % 100, i);
+        put(f, name, "");
+    }
+    assert_int_equal(disk_names_read(f->spool->scans, "reading", &names), 0);
+    for (const char *each = NULL; (each = disk_names_next(&names, each));)
+        seen[atoi(each)]++;
+    for (int i = 0; i < NAMES; i++)
+        assert_int_equal(seen[i], 1);
+    disk_names_free(&names);
+    assert_null(disk_names_next(&names, NULL));
+    assert_int_equal(disk_names_read(-1, "reading", &names), ERR_IO);
+    assert_null(disk_names_next(&names, NULL));
+    disk_names_free(&names);
+
+    assert_int_equal(disk_look(f->spool->scans, "0", &there), DISK_THERE);
+    assert_true(S_ISREG(there.st_mode));
+    assert_int_equal(disk_look(f->spool->scans, "none", &there), DISK_MISSING);
+    assert_int_equal(disk_look(f->spool->scans, "0/none", &there), DISK_MISSING);
+    memset(name, 'a', sizeof name - 1); /* a name longer than any stands for a disk that fails */
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(disk_look(f->spool->scans, name, &there), DISK_UNSEEN);
+}
+
 int main(void)
 {
 #define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -489,6 +520,7 @@ int main(void)
         WITH_SPOOL(a_start_sets_aside_files_that_may_have_lost_their_row),
         WITH_SPOOL(a_stop_was_clean_if_the_store_is_unchanged),
         WITH_SPOOL(removed_files_of_any_size_are_closed),
+        WITH_SPOOL(names_are_all_or_none_and_what_is_unseen_is_not_missing),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
 }

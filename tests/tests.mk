@@ -145,7 +145,8 @@ $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/ki
 	$(addprefix recon/volume/volume,.c _formats.c _npy.c) \
 	$(addprefix recon/particle/particles,.c _builder.c _element.c _gadget.c _npy.c _pqr.c _sniff.c _table.c _text.c) \
 	$(addprefix recon/scan/,scan.c scan_array.c scan_arrays.c scan_builder.c scan_npz.c scan_pixels.c \
-	scan_sniff.c scan_stream.c mrd_frame.c mrd_readout.c scan_xml.c zip.c) daemon/base/options.c \
+	scan_sniff.c scan_stream.c mrd_frame.c mrd_readout.c scan_xml.c zip.c) \
+	$(addprefix daemon/base/,disk.c options.c) \
 	$(addprefix daemon/http/,digest.c http_fields.c http_parse.c idempotency.c submission.c tokens.c) \
 	$(addprefix daemon/mrd/,mrd_clients.c mrd_config.c) daemon/store/job.c) tests/tests.mk
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a

@@ -1,5 +1,7 @@
 #include "daemon/http/tokens.h"
 
+#include "daemon/base/disk.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <gnutls/crypto.h>
@@ -151,6 +153,8 @@ static int token_file_read(const char *path, struct token **out, int *count)
         if (!rc && there)
             rc = token_append(&tokens, count, &token, path);
     }
+    if (!rc && ferror(file))
+        rc = err_set(ERR_IO, "The tokens in %s cannot be read: %s.", path, strerror(errno));
     if (file)
         fclose(file);
     if (rc)
@@ -313,8 +317,11 @@ int token_add(const char *path, const char *client, enum role role, char token[T
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
         last = '\n';
     int length = snprintf(line, sizeof line, "%s%s %s %s\n", last == '\n' ? "" : "\n", client, role_name(role), text);
-    bool written = fd >= 0 && write(fd, line, (size_t)length) == length && fsync(fd) == 0;
+    size_t put;
+    bool written = fd >= 0 && disk_write(fd, line, (size_t)length, &put) == 0 && fsync(fd) == 0;
     int error = errno;
+    if (fd >= 0 && !written && ftruncate(fd, end) < 0) /* a part of a line would make the whole file be refused */
+        error = errno;
     if (fd >= 0)
         close(fd);
     return written ? 0 : err_set(ERR_IO, "%s cannot be written: %s.", path, strerror(error));

@@ -44,6 +44,8 @@ static int configs_each(const char *path,
         else
             rc = each(context, where, name, query);
     }
+    if (!rc && file && ferror(file))
+        rc = err_set(ERR_IO, "The configurations of MRD clients, %s, cannot be read: %s.", path, strerror(errno));
     if (file)
         fclose(file);
     return rc;

@@ -318,6 +318,8 @@ static int file_read(const char *path, struct routing *out)
         else
             rc = line_read(&at, &routing, line);
     }
+    if (!rc && file && ferror(file))
+        rc = err_set(ERR_IO, "The destinations in %s cannot be read: %s.", path, strerror(errno));
     if (file)
         fclose(file);
     if (rc)

@@ -3,13 +3,15 @@
 import base64
 import os
 import re
+import resource
 import signal
 import stat
+import subprocess
 import tempfile
 
 import scans
 from guarded import Guarded, new_token
-from harness import Daemon, client, main, same, test, wait_until
+from harness import BIN, Daemon, client, main, same, test, wait_until
 
 
 
@@ -53,6 +55,33 @@ def edited():
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: "Other users than its owner can write" in daemon.read_log(), "a word about the mode")
             daemon.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {second}"}).expect(200)
+
+
+@test("a file of tokens, destinations or MRD configurations that cannot be read to its end is refused, not a short one")
+def unreadable():
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (["--tokens"], ["--destinations"], ["--mrd-listen", "127.0.0.1:0", "--mrd-configs"]):
+            # A folder can be opened, and not be read.
+            done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", folder, *words,
+                                   folder], capture_output=True, text=True)
+            assert done.returncode == 2 and "cannot be read" in done.stderr, (words, done)
+
+
+@test("a token for whose line the disk has no room leaves the file as it was, and the reason is told")
+def no_room():
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(text) + 20, len(text) + 20))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tokens")
+        new_token(path, "a", "read")
+        with open(path) as file:
+            text = file.read()
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", "b", "read", "--tokens", path],
+                              capture_output=True, text=True, preexec_fn=limit)
+        assert done.returncode != 0 and "File too large" in done.stderr and not done.stdout, done
+        with open(path) as file:
+            same(file.read(), text, "the file")
 
 
 @test("the client sends its token")

@@ -278,6 +278,25 @@ int chunk_take_back(struct uploads *uploads, const char *id)
     return rc;
 }
 
+/* 0: the upload is a job; else the failure of store_get(). */
+static int job_look(struct store *store, const char *id)
+{
+    struct job job = {.state = JOB_QUEUED};
+    int rc = store_get(store, id, &job);
+    job_clear(&job);
+    return rc;
+}
+
+/* upload_get() of an upload that is about to grow or to become a job. What is left of one that is a job is counted as
+ * its scan. By the lock's holder. */
+static int upload_take(struct uploads *uploads, const char *id, struct upload *out)
+{
+    int rc = chunk_take_back(uploads, id);
+    if (!rc)
+        rc = upload_get(uploads, id, out);
+    return rc || job_look(uploads->store, id) != ERR_NOT_FOUND ? rc : open_found(uploads, out);
+}
+
 int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out)
 {
     char name[UPLOAD_NAME], text[24];
@@ -285,9 +304,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     int rc = spool_is_id(id) ? upload_lock(uploads, id, UPLOAD_WRITE) : upload_unknown();
     if (rc)
         return rc;
-    rc = chunk_take_back(uploads, id);
-    if (!rc)
-        rc = upload_get(uploads, id, &upload);
+    rc = upload_take(uploads, id, &upload);
     const bool known = !rc;
     struct upload_chunk chunk = {
         .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
@@ -388,15 +405,6 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 
 /* ---- the end ---- */
 
-/* 0: the upload is a job; else the failure of store_get(). */
-static int job_look(struct store *store, const char *id)
-{
-    struct job job = {.state = JOB_QUEUED};
-    int rc = store_get(store, id, &job);
-    job_clear(&job);
-    return rc;
-}
-
 static void whole_tell(const struct uploads *uploads, const struct upload_whole *whole, const struct job *job)
 {
     int scan = openat(uploads->folder, job->id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -411,9 +419,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     int rc = upload_lock(uploads, id, UPLOAD_FINISH);
     if (rc)
         return rc;
-    rc = chunk_take_back(uploads, id);
-    if (!rc)
-        rc = upload_get(uploads, id, &upload);
+    rc = upload_take(uploads, id, &upload);
     if (!rc && upload.offset != upload.length)
         rc = err_set(ERR_UPLOAD_OFFSET, "The upload has %lld of its %lld bytes.", (long long)upload.offset,
                      (long long)upload.length);

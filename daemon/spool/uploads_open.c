@@ -82,16 +82,18 @@ int open_begin(struct uploads *uploads, const char *id, const struct job *job)
     return rc;
 }
 
-int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length, int64_t arrived)
+int open_found(struct uploads *uploads, const struct upload *found)
 {
-    struct open_upload upload = open_of(id, client, length);
-    upload.reserved = length;
-    upload.arrived = arrived;
+    const char *client = json_string_value(json_object_get(found->job, "client"));
+    struct open_upload upload = open_of(found->id, client ? client : "", found->length);
+    upload.reserved = found->length;
+    upload.arrived = found->offset;
     pthread_mutex_lock(&uploads->open_lock);
-    int rc = open_add(uploads, &upload);
+    const bool known = open_find(uploads, found->id) != NULL;
+    int rc = known ? 0 : open_add(uploads, &upload);
     pthread_mutex_unlock(&uploads->open_lock);
-    if (!rc)
-        spool_count(uploads->spool, length);
+    if (!rc && !known)
+        spool_count(uploads->spool, found->length);
     return rc;
 }
 

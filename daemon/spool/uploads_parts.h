@@ -98,8 +98,9 @@ int uploads_each(int folder, void (*each)(void *context, const char *id), void *
 /* Count an upload about to begin, with its client's waiting jobs; nothing is reserved yet. Fails with ERR_QUOTA,
  * ERR_QUEUE_FULL, ERR_NO_MEMORY. */
 int open_begin(struct uploads *uploads, const char *id, const struct job *job);
-/* Count an upload found at a start, all of it reserved. Fails with ERR_NO_MEMORY. */
-int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length, int64_t arrived);
+/* Count an upload that is not counted yet, all of it reserved: it is found at a start, or later if the disk did not
+ * show it then. Fails with ERR_NO_MEMORY. */
+int open_found(struct uploads *uploads, const struct upload *found);
 /* The upload has ended. is_scan: its bytes stay counted, as a scan's. */
 void open_end(struct uploads *uploads, const char *id, bool is_scan);
 /* Bytes have arrived or are about to: `arrived` so far. */

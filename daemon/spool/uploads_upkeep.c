@@ -128,12 +128,6 @@ static void *reap(void *context)
     return NULL;
 }
 
-static int opened_recover(struct uploads *uploads, const struct upload *found)
-{
-    const char *client = json_string_value(json_object_get(found->job, "client"));
-    return open_recover(uploads, found->id, client ? client : "", found->length, found->offset);
-}
-
 static void recover(void *context, const char *id)
 {
     const struct pass *pass = context;
@@ -151,7 +145,7 @@ static void recover(void *context, const char *id)
                  "an upload is damaged and stays as it is: mrirecond --check-state");
     } else {
         bool whole = chunk_take_back(uploads, id) == 0;
-        if (upload_get(uploads, id, &upload) == 0 && opened_recover(uploads, &upload) != 0)
+        if (upload_get(uploads, id, &upload) == 0 && open_found(uploads, &upload) != 0)
             whole = false;
         if (upload.job && whole && known == ERR_NOT_FOUND &&
             complete(uploads, &upload, "an upload that was complete when a crash came"))

@@ -259,6 +259,7 @@ def finished_again():
         same(daemon.metrics()['mrirecond_jobs_submitted_total{kind="recon"}'], 1, "jobs accepted")
         # The test write of a disk that has failed may be left, too.
         same([name for name in daemon.files() if name.startswith(("uploads/", "spool/0"))], [], "files")
+        same(daemon.metrics()["mrirecond_spool_used_bytes"], 0, "bytes counted")
 
 
 @test("/readyz reports a store that cannot commit until it can; a kill meanwhile revives no refused job")
@@ -387,8 +388,15 @@ def upload_not_seen():
         daemon.fault.arm(3, errno.EIO, False, only="fstatat")  # of the job store and its log, then of its note
         daemon.restart()
         assert daemon.fault.first().endswith(".json"), daemon.fault.first()
-        daemon.patch(where, 30000, len(BODY)).expect(204)
+
+        def used():
+            return daemon.metrics()["mrirecond_spool_used_bytes"]
+        same(used(), 0, "bytes counted before it is seen")
+        daemon.patch(where, 30000, 60000).expect(204)
+        same(used(), len(BODY), "bytes counted when it is")
+        daemon.patch(where, 60000, len(BODY)).expect(204)
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+        wait_until(lambda: used() == 0, "the bytes to be released")
 
 
 @test("a start that the disk does not show every name fails; else it has seen each upload, and made jobs of whole ones")

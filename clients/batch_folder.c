@@ -79,6 +79,11 @@ static int images_part(struct scan_entry *entry, int count)
     return 0;
 }
 
+static int folder_unread(const char *folder)
+{
+    return err_set(ERR_IO, "The folder %s cannot be read: %s.", folder, strerror(errno));
+}
+
 int folder_read(const char *folder, struct scan_entry **entry, int *count)
 {
     DIR *stream = opendir(folder);
@@ -86,12 +91,19 @@ int folder_read(const char *folder, struct scan_entry **entry, int *count)
     *entry = NULL;
     *count = 0;
     if (!stream)
-        return err_set(ERR_IO, "The folder %s cannot be read: %s.", folder, strerror(errno));
-    for (struct dirent *item; !rc && (item = readdir(stream));) {
+        return folder_unread(folder);
+    for (struct dirent *item; !rc && (errno = 0, item = readdir(stream));) {
         struct stat there;
-        if (is_scan(item->d_name) && fstatat(dirfd(stream), item->d_name, &there, 0) == 0 && S_ISREG(there.st_mode))
+        if (!is_scan(item->d_name))
+            continue;
+        const bool seen = fstatat(dirfd(stream), item->d_name, &there, 0) == 0;
+        if (!seen && errno != ENOENT && errno != ELOOP) /* else it is gone, or a link to nothing */
+            rc = folder_unread(folder);
+        else if (seen && S_ISREG(there.st_mode))
             rc = scan_add(folder, item->d_name, &there, entry, count);
     }
+    if (!rc && errno)
+        rc = folder_unread(folder);
     closedir(stream);
     if (!rc && *count > 0) {
         qsort(*entry, (size_t)*count, sizeof **entry, scan_compare);

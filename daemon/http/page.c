@@ -166,9 +166,11 @@ int page_create(struct page **out, const char *folder)
                        "The page's folder %s cannot be read: %s.", folder, strerror(errno));
     struct page *page = calloc(1, sizeof *page);
     int rc = page ? 0 : err_no_memory("the page's files");
-    for (struct dirent *entry; !rc && (entry = readdir(list));)
+    for (struct dirent *entry; !rc && (errno = 0, entry = readdir(list));)
         if (entry->d_name[0] != '.')
             rc = file_add(page, dirfd(list), entry->d_name);
+    if (!rc && errno)
+        rc = err_set(ERR_IO, "The page's folder %s cannot be read: %s.", folder, strerror(errno));
     closedir(list);
     if (!rc && !file_find(page, "index.html", ""))
         rc = err_set(ERR_NOT_FOUND, "The page's folder %s has no index.html.", folder);

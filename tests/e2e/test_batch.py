@@ -2,18 +2,23 @@
 """mrirecon batch: every scan of a folder, also after an interruption."""
 import concurrent.futures
 import contextlib
+import errno
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 
 import scans
-from harness import BIN, Daemon, client, free_port, holding, main, same, skip, test, wait_until
+from harness import BIN, ROOT, Daemon, client, free_port, holding, main, same, skip, test, wait_until
 from terminal import at_terminal
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+import diskfaults  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 GOOD = scans.radial(seed=71).write(f"{FOLDER.name}/good.h5")
@@ -320,6 +325,20 @@ def bad_ones(daemon):
     same((done.returncode, done.stdout, "Permission denied" in done.stderr), (1, "", True),
          f"of a folder that may not be read: {done.stderr}")
     os.chmod(where, 0o755)
+
+
+@test("a folder of which the disk does not show every scan ends the batch: none of it is taken for all")
+def not_shown(daemon):
+    where = folder(3)
+    program = shutil.copy(os.path.join(BIN, "mrirecon"), f"{FOLDER.name}/mrirecond")  # its calls fail, by that name
+    failing = diskfaults.Fault(where + ".fault")
+    for call, number in (*(("readdir", number) for number in range(1, 8)), ("fstatat", 2)):
+        failing.arm(number, errno.EIO, False, only=call)
+        done = subprocess.run([program, "batch", where, "--format", "png"], capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, env={**os.environ, "MRIRECON_SERVER": daemon.url,
+                                                             **diskfaults.preload(where, failing)})
+        assert failing.failed(), "nothing has failed"
+        assert done.returncode == 1 and "Input/output error" in done.stderr and not done.stdout, (call, number, done)
 
 
 @test("a terminal shows how many scans are done, and the progress of the running job")

@@ -182,9 +182,21 @@ int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t byt
     return bytes == 0 ? 0 : dev->leaf->upload_begin(dev, device, host, bytes);
 }
 
+void dev_fill_begin(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+{
+    if (bytes > 0)
+        dev->leaf->fill_begin(dev, device, bytes, fill);
+}
+
+int dev_fill_end(struct dev *dev)
+{
+    return dev->leaf->fill_end(dev);
+}
+
 int dev_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
 {
-    return bytes == 0 ? 0 : dev->leaf->upload_fill(dev, device, bytes, fill);
+    dev_fill_begin(dev, device, bytes, fill);
+    return dev_fill_end(dev);
 }
 
 int dev_upload_order(struct dev *dev)

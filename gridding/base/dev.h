@@ -62,6 +62,13 @@ struct dev_fill {
     void *of;
 };
 int dev_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill);
+/* The same in two: after the beginning, threads of the device write pieces while the caller does other things, until
+ * the end, which takes part in what is left. `fill` is copied; what `write` reads, and the device's memory, must stay
+ * until the end, also if the upload is not wanted any more. Both are called by the device's thread, which may use the
+ * device between them, except for another beginning; other transfers wait for this one, and take part in it. The end
+ * tells all failures, those of dev_upload_fill(); without a beginning, or after one of 0 bytes, it does nothing. */
+void dev_fill_begin(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill);
+int dev_fill_end(struct dev *dev);
 
 int dev_zero(struct dev *dev, void *device, size_t bytes);
 

@@ -65,11 +65,10 @@ static int cpu_copy(struct dev *dev, void *to, const void *from, size_t bytes)
     return asker_copy(dev_asker(dev), to, from, bytes);
 }
 
-static int cpu_fill(struct dev *dev, void *memory, size_t bytes, const struct dev_fill *fill)
+static void cpu_fill(struct dev *dev, void *memory, size_t bytes, const struct dev_fill *fill)
 {
     (void)dev;
     fill->write(fill->of, 0, bytes, memory);
-    return 0;
 }
 
 /* Copies are complete. */
@@ -100,7 +99,8 @@ const struct dev_leaf dev_leaf_cpu = {
     .upload = cpu_copy,
     .upload_begin = cpu_copy,
     .upload_order = cpu_nothing,
-    .upload_fill = cpu_fill,
+    .fill_begin = cpu_fill,
+    .fill_end = cpu_nothing,
     .download = cpu_copy,
     .zero = cpu_zero,
     .finish = cpu_nothing,

@@ -64,8 +64,9 @@ void gpu_stage_free(struct gpu_stage *stage);
  * copy is ordered in the stream. */
 int gpu_upload_start(struct gpu *gpu, cudaStream_t stream, void *device, const void *host, size_t bytes);
 
-/* The same of bytes that `fill` writes (dev_upload_fill()). */
-int gpu_upload_fill(struct gpu *gpu, cudaStream_t stream, void *device, size_t bytes, const struct dev_fill *fill);
+/* The same of bytes that `fill` writes (dev_fill_begin()). */
+void gpu_fill_begin(struct gpu *gpu, cudaStream_t stream, void *device, size_t bytes, const struct dev_fill *fill);
+int gpu_fill_end(struct gpu *gpu);
 
 /* Host to device and back, ordered in the device's stream; complete on return. */
 int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes);

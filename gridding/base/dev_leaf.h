@@ -55,7 +55,8 @@ struct dev_leaf {
     int (*upload)(struct dev *dev, void *device, const void *host, size_t bytes);
     int (*upload_begin)(struct dev *dev, void *device, const void *host, size_t bytes);
     int (*upload_order)(struct dev *dev);
-    int (*upload_fill)(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill);
+    void (*fill_begin)(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill);
+    int (*fill_end)(struct dev *dev);
     int (*download)(struct dev *dev, void *host, const void *device, size_t bytes);
     int (*zero)(struct dev *dev, void *device, size_t bytes);
     int (*finish)(struct dev *dev);
@@ -70,7 +71,7 @@ struct dev_leaf {
     const struct espirit_leaf *espirit; /* NULL: the host computes coil maps */
 };
 
-enum { DEV_LEAF_ABI = 18, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 19, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;

@@ -149,11 +149,14 @@ static int leaf_upload_begin(struct dev *dev, void *device, const void *host, si
     return rc ? rc : gpu_upload_start(gpu, gpu->uploads, device, host, bytes);
 }
 
-static int leaf_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+static void leaf_fill_begin(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
 {
-    struct gpu *gpu = gpu_of(dev);
-    int rc = gpu_enter(gpu);
-    return rc ? rc : gpu_upload_fill(gpu, gpu->uploads, device, bytes, fill);
+    gpu_fill_begin(gpu_of(dev), gpu_of(dev)->uploads, device, bytes, fill);
+}
+
+static int leaf_fill_end(struct dev *dev)
+{
+    return gpu_fill_end(gpu_of(dev));
 }
 
 static int leaf_upload_order(struct dev *dev)
@@ -238,10 +241,29 @@ static int leaf_copy(struct dev *to, void *there, struct dev *from, const void *
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     static const struct dev_leaf leaf = {
-        DEV_LEAF_ABI,     leaf_open,         leaf_close,        leaf_memory,           leaf_alloc,    leaf_release,
-        leaf_upload,      leaf_upload_begin, leaf_upload_order, leaf_upload_fill,      leaf_download, leaf_zero,
-        leaf_finish,      leaf_copy,         &nufft_leaf_gpu,   &convolution_leaf_gpu, &vec_leaf_gpu, &range_leaf_gpu,
-        &sparse_leaf_gpu, &fft_leaf_gpu,     &split_leaf_gpu,   &espirit_leaf_gpu,
+        DEV_LEAF_ABI,
+        leaf_open,
+        leaf_close,
+        leaf_memory,
+        leaf_alloc,
+        leaf_release,
+        leaf_upload,
+        leaf_upload_begin,
+        leaf_upload_order,
+        leaf_fill_begin,
+        leaf_fill_end,
+        leaf_download,
+        leaf_zero,
+        leaf_finish,
+        leaf_copy,
+        &nufft_leaf_gpu,
+        &convolution_leaf_gpu,
+        &vec_leaf_gpu,
+        &range_leaf_gpu,
+        &sparse_leaf_gpu,
+        &fft_leaf_gpu,
+        &split_leaf_gpu,
+        &espirit_leaf_gpu,
     };
     return &leaf;
 }

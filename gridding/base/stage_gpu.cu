@@ -13,11 +13,36 @@
 #include <system_error>
 #include <thread>
 
-/* A chunk's transfer takes some 20 us, several times the cost of starting a copy. */
-static const size_t CHUNK = (size_t)1 << 20;
-enum { THREADS_MOST = 8 };
+/* A chunk's transfer takes some 20 us, several times the cost of starting a copy. Threads share a small transfer in
+ * smaller ones. */
+static const size_t CHUNK = (size_t)1 << 20, CHUNK_LEAST = (size_t)1 << 18, CHUNK_STEP = (size_t)1 << 16;
+enum { THREADS_MOST = 8, CHUNKS_EACH = 2 };
 
-struct transfer;
+struct transfer {
+    const struct gpu *gpu;
+    cudaStream_t stream;
+    char *device;
+    size_t bytes;
+    char *host;                  /* of a download; else NULL */
+    const struct dev_fill *fill; /* of an upload; else NULL */
+    size_t each;                 /* bytes of a chunk */
+    std::atomic<size_t> next;
+    std::atomic<int> failed; /* the first failure, a cudaError_t */
+
+    size_t chunks() const
+    {
+        return (bytes + each - 1) / each;
+    }
+    size_t length(size_t chunk) const
+    {
+        return std::min(each, bytes - chunk * each);
+    }
+    bool take(size_t *chunk)
+    {
+        *chunk = next.fetch_add(1);
+        return *chunk * each < bytes && failed.load() == cudaSuccess;
+    }
+};
 
 struct gpu_stage {
     std::mutex busy; /* one transfer at a time */
@@ -33,27 +58,10 @@ struct gpu_stage {
     struct transfer *now;
     int places, active; /* places: of threads that may still join the transfer; active: threads that have */
     bool ends;
-};
-
-struct transfer {
-    const struct gpu *gpu;
-    cudaStream_t stream;
-    char *device;
-    size_t bytes;
-    char *host;                  /* of a download; else NULL */
-    const struct dev_fill *fill; /* of an upload; else NULL */
-    std::atomic<size_t> next;
-    std::atomic<int> failed; /* the first failure, a cudaError_t */
-
-    size_t length(size_t chunk) const
-    {
-        return std::min(CHUNK, bytes - chunk * CHUNK);
-    }
-    bool take(size_t *chunk)
-    {
-        *chunk = next.fetch_add(1);
-        return *chunk * CHUNK < bytes && failed.load() == cudaSuccess;
-    }
+    /* The upload that gpu_fill_begin() began, and whether it is still under way. Under `busy`. */
+    struct transfer filled;
+    struct dev_fill fill;
+    bool filling;
 };
 
 static cudaError_t upload_chunks(struct transfer *t, int thread)
@@ -65,9 +73,9 @@ static cudaError_t upload_chunks(struct transfer *t, int thread)
         char *buffer = t->gpu->stage->pinned + (size_t)(2 * thread + turn) * CHUNK;
         status = cudaEventSynchronize(event);
         if (status == cudaSuccess) {
-            t->fill->write(t->fill->of, chunk * CHUNK, t->length(chunk), buffer);
-            status =
-                cudaMemcpyAsync(t->device + chunk * CHUNK, buffer, t->length(chunk), cudaMemcpyHostToDevice, t->stream);
+            t->fill->write(t->fill->of, chunk * t->each, t->length(chunk), buffer);
+            status = cudaMemcpyAsync(t->device + chunk * t->each, buffer, t->length(chunk), cudaMemcpyHostToDevice,
+                                     t->stream);
         }
         if (status == cudaSuccess)
             status = cudaEventRecord(event, t->stream);
@@ -87,7 +95,7 @@ static cudaError_t download_chunks(struct transfer *t, int thread)
         if (more) {
             status = cudaEventSynchronize(event[turn]); /* an upload in another stream may use the buffer */
             if (status == cudaSuccess)
-                status = cudaMemcpyAsync(buffer + (size_t)turn * CHUNK, t->device + chunk * CHUNK, t->length(chunk),
+                status = cudaMemcpyAsync(buffer + (size_t)turn * CHUNK, t->device + chunk * t->each, t->length(chunk),
                                          cudaMemcpyDeviceToHost, t->stream);
             if (status == cudaSuccess)
                 status = cudaEventRecord(event[turn], t->stream);
@@ -95,7 +103,7 @@ static cudaError_t download_chunks(struct transfer *t, int thread)
         if (pending && status == cudaSuccess)
             status = cudaEventSynchronize(event[turn ^ 1]);
         if (pending && status == cudaSuccess)
-            memcpy(t->host + coming * CHUNK, buffer + (size_t)(turn ^ 1) * CHUNK, t->length(coming));
+            memcpy(t->host + coming * t->each, buffer + (size_t)(turn ^ 1) * CHUNK, t->length(coming));
         pending = more;
         coming = chunk;
     }
@@ -131,12 +139,18 @@ static void wait_and_join(struct gpu_stage *stage)
     }
 }
 
-/* One thread for each chunk. If the system starts fewer, or some wake late, the others do all the work. */
-static int run_transfer(struct transfer *t)
+/* Bytes of a chunk of a transfer of so many. */
+static size_t chunk_of(const struct gpu_stage *stage, size_t bytes)
 {
-    struct gpu_stage *stage = t->gpu->stage;
-    std::lock_guard<std::mutex> turn(stage->busy);
-    const int wanted = (int)std::min((size_t)stage->threads, (t->bytes + CHUNK - 1) / CHUNK) - 1;
+    const size_t share = bytes / ((size_t)stage->threads * CHUNKS_EACH) / CHUNK_STEP * CHUNK_STEP + CHUNK_STEP;
+    return std::min(CHUNK, std::max(CHUNK_LEAST, share));
+}
+
+/* Ask the other threads, one for each chunk but one. If the system starts fewer, or some wake late, those that are
+ * there do all the work. */
+static void others_ask(struct gpu_stage *stage, struct transfer *t)
+{
+    const int wanted = (int)std::min((size_t)stage->threads, t->chunks()) - 1;
     try {
         for (; stage->started < wanted; stage->started++)
             stage->others[stage->started] = std::thread(wait_and_join, stage);
@@ -149,17 +163,61 @@ static int run_transfer(struct transfer *t)
         stage->places = wanted;
         stage->asked.notify_all();
     }
+}
+
+/* Take part in what is left of it. */
+static void transfer_end(struct gpu_stage *stage, struct transfer *t)
+{
     run_thread(t, 0);
     std::unique_lock<std::mutex> held(stage->lock);
     stage->places = 0;
     stage->left.wait(held, [stage] { return stage->active == 0; });
+}
+
+/* End the upload that was begun, if one is under way. */
+static void filling_end(struct gpu_stage *stage)
+{
+    if (stage->filling)
+        transfer_end(stage, &stage->filled);
+    stage->filling = false;
+}
+
+static int run_transfer(struct transfer *t)
+{
+    struct gpu_stage *stage = t->gpu->stage;
+    std::lock_guard<std::mutex> turn(stage->busy);
+    filling_end(stage);
+    t->each = chunk_of(stage, t->bytes);
+    others_ask(stage, t);
+    transfer_end(stage, t);
     return gpu_check((cudaError_t)t->failed.load(), t->fill ? "Upload" : "Download");
 }
 
-int gpu_upload_fill(struct gpu *gpu, cudaStream_t stream, void *device, size_t bytes, const struct dev_fill *fill)
+void gpu_fill_begin(struct gpu *gpu, cudaStream_t stream, void *device, size_t bytes, const struct dev_fill *fill)
 {
-    struct transfer t = {gpu, stream, (char *)device, bytes, NULL, fill, {0}, {cudaSuccess}};
-    return run_transfer(&t);
+    struct gpu_stage *stage = gpu->stage;
+    std::lock_guard<std::mutex> turn(stage->busy);
+    filling_end(stage);
+    struct transfer *t = &stage->filled;
+    stage->fill = *fill;
+    t->gpu = gpu;
+    t->stream = stream;
+    t->device = (char *)device;
+    t->bytes = bytes;
+    t->fill = &stage->fill;
+    t->each = chunk_of(stage, bytes);
+    t->next = 0;
+    t->failed = cudaSuccess;
+    stage->filling = true;
+    others_ask(stage, t);
+}
+
+int gpu_fill_end(struct gpu *gpu)
+{
+    struct gpu_stage *stage = gpu->stage;
+    std::lock_guard<std::mutex> turn(stage->busy);
+    filling_end(stage);
+    return gpu_check((cudaError_t)stage->filled.failed.exchange(cudaSuccess), "Upload");
 }
 
 static void copy_fill(void *host, size_t first, size_t bytes, void *out)
@@ -170,7 +228,8 @@ static void copy_fill(void *host, size_t first, size_t bytes, void *out)
 int gpu_upload_start(struct gpu *gpu, cudaStream_t stream, void *device, const void *host, size_t bytes)
 {
     const struct dev_fill fill = {copy_fill, const_cast<void *>(host)};
-    return gpu_upload_fill(gpu, stream, device, bytes, &fill);
+    struct transfer t = {gpu, stream, (char *)device, bytes, NULL, &fill, 0, {0}, {cudaSuccess}};
+    return run_transfer(&t);
 }
 
 int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
@@ -181,7 +240,7 @@ int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
 
 int gpu_download(struct gpu *gpu, void *host, const void *device, size_t bytes)
 {
-    struct transfer t = {gpu, gpu->stream,  (char *)const_cast<void *>(device), bytes, (char *)host, NULL,
+    struct transfer t = {gpu, gpu->stream,  (char *)const_cast<void *>(device), bytes, (char *)host, NULL, 0,
                          {0}, {cudaSuccess}};
     return run_transfer(&t);
 }

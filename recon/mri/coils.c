@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil)
@@ -144,14 +145,88 @@ static void values_copy(void *values, size_t first, size_t bytes, void *out)
     }
 }
 
+static int values_end(const struct values *of)
+{
+    const struct recon_job *job = of->job;
+    const uint32_t *readouts = job->frames->readouts + of->frame->first;
+    const int rc = dev_fill_end(job->dev);
+    return rc || of->bad == SIZE_MAX ? rc : recon_data_nonfinite(&job->scan.readouts[readouts[of->bad]]);
+}
+
 int recon_coils_upload(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
                        int count, struct c32 *data)
 {
     struct values of = {job, frame, offsets, first, SIZE_MAX};
     const struct dev_fill fill = {values_copy, &of};
-    int rc = dev_upload_fill(job->dev, data, (size_t)count * frame->samples * sizeof *data, &fill);
-    const uint32_t *readouts = job->frames->readouts + frame->first;
-    return rc || of.bad == SIZE_MAX ? rc : recon_data_nonfinite(&job->scan.readouts[readouts[of.bad]]);
+    dev_fill_begin(job->dev, data, (size_t)count * frame->samples * sizeof *data, &fill);
+    return values_end(&of);
+}
+
+/* ---- an upload that begins before its image ---- */
+
+struct recon_early {
+    struct values of;
+    struct c32 *data; /* on the device, [coils][samples]: the job's until it is taken */
+    size_t bytes;
+    bool taken, under_way;
+    size_t offsets[]; /* the frame's */
+};
+
+void recon_early_begin(struct recon_job *job)
+{
+    const struct frame *frame = job->frames->frame;
+    struct recon_early *early = malloc(sizeof *early + (frame->count + 1) * sizeof *early->offsets);
+    const size_t bytes = (size_t)frame->coils * frame->samples * sizeof *early->data;
+    job->coil_lives = calloc((size_t)frame->coils, sizeof *job->coil_lives);
+    if (!early || !job->coil_lives || dev_alloc(job->dev, bytes, (void **)&early->data) != 0) {
+        free(early); /* the image asks for memory again */
+        return;
+    }
+    recon_frame_offsets(job, frame, early->offsets);
+    early->of = (struct values){job, frame, early->offsets, 0, SIZE_MAX};
+    early->bytes = bytes;
+    early->taken = false;
+    early->under_way = true;
+    job->early = early;
+    dev_fill_begin(job->dev, early->data, bytes, &(struct dev_fill){values_copy, &early->of});
+}
+
+size_t recon_early_bytes(const struct recon_job *job)
+{
+    return job->early && !job->early->taken ? job->early->bytes : 0;
+}
+
+struct c32 *recon_early_take(struct recon_job *job)
+{
+    if (!job->early)
+        return NULL;
+    job->early->taken = true;
+    return job->early->data;
+}
+
+bool recon_early_is(const struct recon_job *job, const struct c32 *data, int first)
+{
+    return job->early && job->early->under_way && data == job->early->data && first == 0;
+}
+
+int recon_early_end(struct recon_job *job)
+{
+    job->early->under_way = false;
+    return values_end(&job->early->of);
+}
+
+void recon_early_free(struct recon_job *job)
+{
+    struct recon_early *early = job->early;
+    if (!early)
+        return;
+    const struct err failure = *err_last(); /* that of the job, if it failed */
+    if (early->under_way && dev_fill_end(job->dev) != 0)
+        err_restore(&failure);
+    if (!early->taken)
+        dev_release(job->dev, early->data);
+    free(early);
+    job->early = NULL;
 }
 
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,

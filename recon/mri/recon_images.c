@@ -25,7 +25,6 @@
 #include <string.h>
 
 enum {
-    MOST_BATCH = 16,         /* coils uploaded to the device at a time */
     SMALL_BATCH = 128 << 20, /* bytes that they may always use */
     /* A GPU grids some coils while the next ones are uploaded: this many bytes of samples at a time, at least two coils
      * in 3-D, and all of a batch in 2-D, because the 2-D kernels share weights between coils. */
@@ -167,7 +166,9 @@ static int gridder_create(struct gridder *g)
     g->weights = malloc(g->most_samples * sizeof(float));
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(gridder_staging(g));
-    job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
+    if (!job->coil_lives)
+        job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
+    g->data[0] = recon_early_take(job);
     const bool squares = recon_squares(job) || recon_iterates(job);
     g->coil = squares ? NULL : malloc(g->pixels * sizeof *g->coil);
     if (!job->made || !g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
@@ -181,6 +182,7 @@ static int gridder_create(struct gridder *g)
 
 static void gridder_free(struct gridder *g)
 {
+    recon_early_free(g->job); /* it may be writing to data[0] */
     gridder_plan_drop(g);
     field_free(g->field);
     dev_release(g->job->dev, g->squares);

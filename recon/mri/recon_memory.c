@@ -107,6 +107,8 @@ static int device_check(struct gridder *g, size_t channels, struct need *need)
     struct recon_job *job = g->job;
     size_t available, total;
     int rc = dev_memory(job->dev, &available, &total);
+    if (rc == 0)
+        available += recon_early_bytes(job); /* counted in the need */
     while (rc == 0 && need->device > available && recon_iterates(job) && iterative_halve(g))
         need_find(g, channels, need);
     if (rc == 0 && need->device > available)

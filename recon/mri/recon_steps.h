@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 
+enum { MOST_BATCH = 16 }; /* coils uploaded to the device at a time */
+
 /* Each step fills its members and reads those above. */
 struct recon_job {
     struct dev *dev;
@@ -32,6 +34,8 @@ struct recon_job {
     int out_n[3];  /* of the images */
     double out_fov_mm[3];
     double out_k[3]; /* cycles per pixel of the images / cycles per pixel of the encoding */
+
+    struct recon_early *early; /* NULL: the upload begins with the image */
 
     double scale[3];  /* step "trajectory": of the file's trajectory to cycles per pixel */
     int columns;      /* of the file's trajectory */
@@ -212,6 +216,19 @@ int recon_coil_gather(const struct recon_job *job, const struct frame *frame, co
  * dev_upload_fill(). Fails with ERR_DATA_NONFINITE and ERR_DEVICE. */
 int recon_coils_upload(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
                        int count, struct c32 *data);
+/* That upload of a small job's only image, begun on a GPU when its readouts are known, beside the steps before
+ * gridding. begin: job->early, if memory allows. bytes: of the device's memory
+ * that it has, and that the image needs no more; 0 once it is taken. take: data[coils][samples] on the device, the
+ * caller's to release after recon_early_free(); NULL: there is none. is: whether coils from `first` on are on their way
+ * to `data`; then recon_early_end() waits for them in place of recon_coils_upload(), and fails likewise. free: waits
+ * for an upload that nobody waited for; err_last() stays. The job's thread calls all of them; until the end others read
+ * the scan and the frames, and write job->coil_lives. */
+void recon_early_begin(struct recon_job *job);
+size_t recon_early_bytes(const struct recon_job *job);
+struct c32 *recon_early_take(struct recon_job *job);
+bool recon_early_is(const struct recon_job *job, const struct c32 *data, int first);
+int recon_early_end(struct recon_job *job);
+void recon_early_free(struct recon_job *job);
 
 /* After all coils of all frames were gathered: warn of those that contain only zeros. False: all do. */
 bool recon_coils_report(struct recon_job *job, int coils);

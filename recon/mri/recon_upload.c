@@ -15,8 +15,10 @@ size_t gridder_staging(const struct gridder *g)
 
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
 {
-    const struct recon_job *job = g->job;
+    struct recon_job *job = g->job;
     struct c32 *direct = dev_direct(job->dev, data);
+    if (recon_early_is(job, data, first))
+        return recon_early_end(job);
     if (direct)
         return recon_coils_gather(job, frame, g->offsets, first, count, direct);
     if (!job->mixed_coils)

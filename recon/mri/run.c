@@ -264,6 +264,20 @@ int recon_frames(struct frames **out, const struct job_request *request, const s
     return rc;
 }
 
+/* Only an upload that the image needs exactly as it can be known here: by a GPU (a CPU reads samples where they are);
+ * of the only image, of none that is begun while the scan arrives; in 2-D, because 3-D jobs upload few coils at a time;
+ * of coils that nothing mixes, and that are one batch whatever memory there is, as iterations and a field map do not
+ * promise. A large one would last longer than what it goes on beside. */
+static bool begins_early(const struct recon_job *job)
+{
+    enum { EARLY_MOST = 64 << 20 };
+    const struct frame *frame = job->frames->frame;
+    return dev_is_gpu(job->dev) && job->frames->count == 1 && !job->scan.header->streamed && !job->feed && !job->fed &&
+           job->dim == 2 && job->frames->ignored[FRAMES_NOISE] == 0 &&
+           !recon_compresses(job->request->values, frame->coils) && !recon_iterates(job) && !job->scan.field &&
+           frame->coils <= MOST_BATCH && (size_t)frame->coils * frame->samples <= EARLY_MOST / sizeof(struct c32);
+}
+
 static int sort(struct recon_job *job)
 {
     const struct frames_division division = division_of(job->request->values);
@@ -275,7 +289,10 @@ static int sort(struct recon_job *job)
     job->encoding = &job->scan.encodings[job->frames->encoding];
     matrix_choose(job);
     readouts_report(job);
-    return results_promise(job);
+    rc = results_promise(job);
+    if (rc == 0 && begins_early(job))
+        recon_early_begin(job);
+    return rc;
 }
 
 /* ---- step "noise" ---- */
@@ -363,6 +380,7 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
 
 static void job_free(struct recon_job *job)
 {
+    recon_early_free(job);
     recon_made_return(job);
     image_series_free(job->images);
     image_series_free(job->maps);

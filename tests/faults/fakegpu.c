@@ -57,9 +57,16 @@ static int fake_upload(struct dev *dev, void *device, const void *host, size_t b
     return breaks(bytes) ? lose() : dev_leaf_cpu.upload(dev, device, host, bytes);
 }
 
-static int fake_upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+static void fake_fill_begin(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
 {
-    return breaks(bytes) ? lose() : dev_leaf_cpu.upload_fill(dev, device, bytes, fill);
+    lost = breaks(bytes); /* the end tells it */
+    if (!lost)
+        dev_leaf_cpu.fill_begin(dev, device, bytes, fill);
+}
+
+static int fake_fill_end(struct dev *dev)
+{
+    return lost ? lose() : dev_leaf_cpu.fill_end(dev);
 }
 
 static int fake_download(struct dev *dev, void *host, const void *device, size_t bytes)
@@ -84,7 +91,8 @@ const struct dev_leaf *mrirecon_gpu_leaf(void)
     leaf = dev_leaf_cpu;
     leaf.open = fake_open;
     leaf.upload = leaf.upload_begin = fake_upload;
-    leaf.upload_fill = fake_upload_fill;
+    leaf.fill_begin = fake_fill_begin;
+    leaf.fill_end = fake_fill_end;
     leaf.download = fake_download;
     leaf.zero = fake_zero;
     leaf.abi += getenv("MRIRECON_FAKE_ABI") != NULL;

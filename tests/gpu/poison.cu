@@ -52,10 +52,10 @@ static int upload_begin(struct dev *dev, void *device, const void *host, size_t 
     return real_leaf->upload_begin(dev, device, host, bytes);
 }
 
-static int upload_fill(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
+static void fill_begin(struct dev *dev, void *device, size_t bytes, const struct dev_fill *fill)
 {
     poison(bytes);
-    return real_leaf->upload_fill(dev, device, bytes, fill);
+    real_leaf->fill_begin(dev, device, bytes, fill);
 }
 
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
@@ -75,6 +75,6 @@ extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
     leaf = *real_leaf;
     leaf.upload = upload;
     leaf.upload_begin = upload_begin;
-    leaf.upload_fill = upload_fill;
+    leaf.fill_begin = fill_begin;
     return &leaf;
 }

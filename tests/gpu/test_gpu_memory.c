@@ -39,6 +39,37 @@ static void test_transfers(struct dev *gpu, bool filled)
     free(back);
 }
 
+/* An upload that is begun goes on beside the device's other work, and beside other transfers, which it lets pass. */
+static void test_begun(struct dev *gpu)
+{
+    const size_t bytes = 9 * (1 << 20) + 12345;
+    unsigned char *sent = take(bytes), *back = take(bytes), small[4096], other[sizeof small];
+    char *there = device_copy(gpu, NULL, bytes), *beside = device_copy(gpu, NULL, sizeof small);
+    bool same = true;
+    for (int turn = 0; turn < 20; turn++) {
+        for (size_t i = 0; i < bytes; i++)
+            sent[i] = (unsigned char)(splitmix(i / 8 + (size_t)turn) >> (8 * (i % 8)));
+        memset(small, turn, sizeof small);
+        memset(back, 0x5a, bytes);
+        dev_fill_begin(gpu, there, bytes, &(struct dev_fill){copy_part, sent});
+        if (turn % 2) {
+            must(dev_upload(gpu, beside, small, sizeof small), "dev_upload");
+            must(dev_download(gpu, other, beside, sizeof small), "dev_download");
+            same = same && memcmp(small, other, sizeof small) == 0;
+        }
+        must(dev_fill_end(gpu), "dev_fill_end");
+        must(dev_upload_order(gpu), "dev_upload_order");
+        must(dev_download(gpu, back, there, bytes), "dev_download");
+        same = same && memcmp(sent, back, bytes) == 0;
+    }
+    must(dev_fill_end(gpu), "dev_fill_end");
+    verdict(same, "an upload that is begun ends beside others", "bytes differ");
+    dev_release(gpu, beside);
+    dev_release(gpu, there);
+    free(sent);
+    free(back);
+}
+
 static void test_memory(struct dev *gpu)
 {
     size_t available, total;
@@ -55,6 +86,7 @@ static void test_memory(struct dev *gpu)
     dev_release(gpu, there);
     test_transfers(gpu, false);
     test_transfers(gpu, true);
+    test_begun(gpu);
 
     void *nothing = &tap;
     verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");

@@ -173,6 +173,15 @@ static void round_trip(struct dev *dev)
     assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
     for (size_t i = 0; i < BYTES; i++)
         assert_int_equal(got[i], expected[BYTES - 1 - i]);
+    assert_int_equal(dev_zero(dev, memory, BYTES), 0);
+    dev_fill_begin(dev, memory, BYTES, &(struct dev_fill){fill_backwards, expected});
+    assert_int_equal(dev_upload(dev, other, sent, 1), 0); /* between */
+    assert_int_equal(dev_fill_end(dev), 0);
+    assert_int_equal(dev_fill_end(dev), 0); /* of nothing */
+    assert_int_equal(dev_upload_order(dev), 0);
+    assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(got[i], expected[BYTES - 1 - i]);
     /* A length of 0 needs no address. */
     assert_int_equal(dev_upload(dev, NULL, NULL, 0), 0);
     assert_int_equal(dev_upload_fill(dev, NULL, 0, NULL), 0);

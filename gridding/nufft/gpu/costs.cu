@@ -395,13 +395,13 @@ double nufft_gpu_brick2d_seconds(const struct nufft_shape *shape, size_t samples
     double cover = 1, bins = 1;
     bool gridless = true;
     for (int d = 0; d < 2; d++) {
-        const struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
+        const struct range_axis axis = nufft_gpu_brick2d_axis(shape, split, d);
         cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
         bins *= axis.bins;
         gridless = gridless && nufft_gpu_brick2d_few_reach(&axis, shape->width);
     }
     const double summed =
-        (split ? 1.61e-11 + 5.72e-13 * wider : 6.18e-12 + 1.26e-13 * wider) * of_width[shape->width - KERNEL_MIN_WIDTH];
+        (split ? 1.49e-11 + 5.29e-13 * wider : 6.18e-12 + 1.26e-13 * wider) * of_width[shape->width - KERNEL_MIN_WIDTH];
     const double beyond = data_beyond(2.25e6, samples, std::min(coils, (int)PLANE_TRANSFORMS));
     const double read = (2.49e-11 * beyond * pow(memory, 0.594) + 2.24e-12) * plane_scattered(shape, 0.22, 0.154);
     const double each = (few ? 0.74 * summed + (split ? 1.24e-12 : 6.89e-12) / coils : summed) + read;
@@ -439,7 +439,7 @@ static double gather_planes_seconds(const struct nufft_shape *shape, size_t samp
         ((PLANE_EDGE + 1 - shape->width) / 2 * 2 + RANGE_SQUARE - 1) / RANGE_SQUARE; /* squares of a bin */
     double squares = shape->filled * (1 - shape->centre);
     for (int d = 0; d < 2; d++)
-        squares *= nufft_gpu_brick2d_axis(shape->grid[d], shape->width).bins * across;
+        squares *= nufft_gpu_brick2d_axis(shape, split, d).bins * across;
     const double read = std::max(1., std::min(squares, all)),
                  beyond = data_beyond(7.63e5, samples, std::min(coils, (int)PLANE_TRANSFORMS));
     const double computed =

@@ -282,12 +282,12 @@ int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const stru
 int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
 /* Divide an axis into bins whose samples' kernels fit a brick; the number of cells of a transform's bricks. */
-struct range_axis nufft_gpu_brick2d_axis(int cells, int width);
+struct range_axis nufft_gpu_brick2d_axis(const struct nufft_shape *shape, bool split, int d);
 size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan);
 /* Whether no bin is shorter than the kernel's reach: then at most two bins reach a cell. */
 static inline bool nufft_gpu_brick2d_few_reach(const struct range_axis *axis, int width)
 {
-    return axis->cells / 2 / axis->bins * 2 >= width - 1;
+    return axis_least(*axis) >= width - 1;
 }
 
 /* The FFT adds up the bricks, so that no grid is stored: to images, or (image NULL) to squares. */

@@ -46,7 +46,8 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written)
 
 int disk_folder_open(int parent, const char *name, int *out)
 {
-    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
+    const bool made = mkdirat(parent, name, 0700) == 0;
+    if (!made && errno != EEXIST) {
         if (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == ENOMEM)
             return disk_failed("making a folder");
         return err_set(ERR_IO,
@@ -61,6 +62,12 @@ int disk_folder_open(int parent, const char *name, int *out)
         return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %sse another --state-dir.", name,
                        parent == AT_FDCWD ? "" : " in the state folder", strerror(errno),
                        errno == EACCES ? "Run mrirecond as the folder's owner, or u" : "U");
+    struct stat owner;
+    if (made && parent != AT_FDCWD && geteuid() == 0 && fstat(parent, &owner) == 0 &&
+        fchown(*out, owner.st_uid, owner.st_gid) < 0) {
+        close(*out);
+        return disk_failed("giving a folder to the owner of the state folder");
+    }
     return 0;
 }
 

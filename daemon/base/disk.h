@@ -22,7 +22,8 @@ bool disk_is_cause(int code);
 /* Write all `bytes`; *written: how many were. -1: failed, see errno. */
 int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 
-/* Open the folder `name` of `parent` (AT_FDCWD: a path), created if missing. Fails with ERR_IO, ERR_SPOOL_FULL. */
+/* Open the folder `name` of `parent` (AT_FDCWD: a path), created if missing; one that root creates belongs to
+ * the owner of `parent`. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int disk_folder_open(int parent, const char *name, int *out);
 
 /* Whether a file is there. One that the disk does not show may be there: it is not missing. */

@@ -78,8 +78,8 @@ struct store {
     struct file_identity file[2]; /* jobs.db and its write-ahead log */
     int log_pages;                /* in that log after the last commit */
     char saved[512];              /* where their contents were saved after one of them lost its name; "": nowhere */
-    bool save_tried;
-    bool soft; /* its commits do not wait for the disk */
+    double save_at;               /* clock_seconds() from which on that may be tried again */
+    bool soft;                    /* its commits do not wait for the disk */
     struct tally_entry *entry;
     size_t entries, room;
     int64_t now;                      /* of the transaction, ms since 1970 */

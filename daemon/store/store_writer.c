@@ -13,6 +13,7 @@
 enum {
     BATCH = 256,        /* most changes in one transaction */
     PROOF_SECONDS = 1,  /* interval of test writes when idle */
+    SAVE_SECONDS = 5,   /* after a failure to save the contents of a store that was removed */
     STUCK_SECONDS = 10, /* a longer transaction means that the disk does not respond */
     LOG_PAGES = 1000,   /* of the write-ahead log, from which on it is moved into jobs.db when no change comes .. */
     LOG_PAGES_MOST = 8 * LOG_PAGES /* .. and from which on, after the next commit */
@@ -40,7 +41,7 @@ static void contents_save(struct store *store)
     char path[sizeof store->saved];
     int length = snprintf(path, sizeof path, "%s.saved-%lld", store->file[0].path, (long long)clock_milliseconds());
     char *sql = length < (int)sizeof path ? sqlite3_mprintf("VACUUM INTO %Q", path) : NULL;
-    store->save_tried = true;
+    store->save_at = clock_seconds() + SAVE_SECONDS;
     if (sql && sqlite3_exec(store->writer.db, sql, NULL, NULL, NULL) == SQLITE_OK)
         memcpy(store->saved, path, sizeof path);
     else if (sql)
@@ -66,7 +67,7 @@ static int files_check(struct store *store)
     for (int i = 0; i < 2; i++) {
         if (!is_gone(&store->file[i]))
             continue;
-        if (!store->save_tried)
+        if (!*store->saved && clock_seconds() >= store->save_at)
             contents_save(store);
         return err_set(ERR_STORE,
                        "The job store's file %s was removed or replaced while it is in use: no changes are accepted. "

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 import scans
-from harness import BIN, ROOT, SLOW, Daemon, main, same, test, wait_until
+from harness import BIN, ROOT, SLOW, Daemon, main, same, skip, test, wait_until
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 import diskfaults  # noqa: E402
@@ -254,6 +254,21 @@ def names_unread():
             shutil.rmtree(path)
         if len(ends) == 2:
             break
+
+
+@test("folders that a backup lost, since they were empty, belong to the service also if root checks the state first")
+def folders_of_root():
+    if os.geteuid() != 0:
+        skip("only root makes files of other users")
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    with Daemon(state=path):
+        pass
+    for name in ("spool", "results", "uploads"):
+        os.rmdir(f"{path}/{name}")
+    for each in everything(path):
+        os.chown(each, 12345, 12345)
+    status, text = tool(path, "check")
+    same((status, {os.lstat(each).st_uid for each in everything(path)}), (0, {12345}), f"status and owners ({text})")
 
 
 @test("a store of a newer version is refused by all three, and unchanged")
@@ -568,6 +583,29 @@ def removed_in_use():
             for identity in ids:
                 same(daemon.finish(identity)["state"], "succeeded", "state")
             same(found(daemon.state), [], "what is kept aside")
+
+
+@test("a job store that was removed in use while the disk is full is saved when it has room again")
+def saved_later():
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    failing = diskfaults.Fault(path + ".fault")
+    with Daemon(state=path, environment=diskfaults.preload(path, failing), expect_trouble=True) as daemon:
+        job = daemon.run(BODY)["id"]
+        failing.arm(1, errno.ENOSPC, True)
+        os.unlink(path + "/jobs.db")
+        wait_until(failing.failed, "an attempt to save it")
+        assert not glob.glob(path + "/jobs.db.saved-*"), os.listdir(path)
+        failing.release()
+        wait_until(lambda: glob.glob(path + "/jobs.db.saved-*"), "a copy", 20)
+        daemon.submit(BODY).problem(500, "store-failed")
+        daemon.kill()
+        saved, = glob.glob(path + "/jobs.db.saved-*")
+        os.rename(saved, path + "/jobs.db")
+        for name in ("jobs.db-wal", "jobs.db-shm"):
+            if os.path.exists(f"{path}/{name}"):
+                os.unlink(f"{path}/{name}")
+        daemon.restart()
+        same(daemon.job(job)["state"], "succeeded", "state of the job")
 
 
 if __name__ == "__main__":

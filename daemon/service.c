@@ -3,6 +3,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/http/page.h"
 #include "daemon/repair/state.h"
+#include "gridding/base/cores.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -16,6 +17,9 @@
  * at a time, at a lower priority than the threads that serve connections. */
 static const struct pool_limits pool_limits = {.threads = 16, .client = 12};
 static const struct pool_limits lists_limits = {.threads = STORE_LISTS, .client = 1, .niceness = 10};
+
+/* Of writers of uploads. Where there are fewer, the copy of the bytes takes what the overlap saves. */
+enum { CORES_PER_WRITER = 4 };
 
 /* Open event streams of one client: one per window in which it shows the web page. */
 enum { CLIENT_STREAMS = 32 };
@@ -123,6 +127,8 @@ static int state_open(struct service *service, struct options *options)
     struct spool_cleaned found = {.removed = 0};
     int rc = spool_create(&service->core.spool, options->state_dir, options->body_limit, options->spool_limit,
                           options->spool_reserve);
+    if (!rc)
+        rc = spool_writers_start(service->core.spool, cores_available() / CORES_PER_WRITER);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!rc)
         rc = state_expect(service->core.spool);

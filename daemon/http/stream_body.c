@@ -12,7 +12,7 @@ void stream_body_begin(struct stream_body *body, struct scheduler *scheduler, co
     *body = (struct stream_body){.scheduler = kind && kind_reads(kind, "stream") ? scheduler : NULL, .bytes = bytes};
 }
 
-static void announce(struct stream_body *body, const struct job *job, const struct spool_file *upload)
+static void announce(struct stream_body *body, const struct job *job, struct spool_file *upload)
 {
     struct job arriving = *job; /* the request's job has no id until its row is committed */
     int scan;
@@ -55,7 +55,7 @@ static void messages_add(struct stream_body *body, const void *data, size_t byte
     }
 }
 
-void stream_body_add(struct stream_body *body, const struct job *job, const struct spool_file *upload, const void *data,
+void stream_body_add(struct stream_body *body, const struct job *job, struct spool_file *upload, const void *data,
                      size_t bytes)
 {
     const uint8_t *from = data;

@@ -28,7 +28,7 @@ struct stream_body {
 /* A body for `job`, whose kind is known, begins. `bytes`: its length if it is known, else -1. */
 void stream_body_begin(struct stream_body *body, struct scheduler *scheduler, const struct job *job, int64_t bytes);
 /* The next bytes, which have been appended to `upload`. */
-void stream_body_add(struct stream_body *body, const struct job *job, const struct spool_file *upload, const void *data,
+void stream_body_add(struct stream_body *body, const struct job *job, struct spool_file *upload, const void *data,
                      size_t bytes);
 /* The body is complete. Unless it ended as it should, the worker forgets what it has read. */
 void stream_body_end(struct stream_body *body);

@@ -1,5 +1,5 @@
 /* The spool's folders, and incoming scans: writing, limits, fsync. */
-#include "daemon/spool/spool.h"
+#include "daemon/spool/spool_writers.h"
 
 #include "daemon/base/clock.h"
 
@@ -12,9 +12,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* The kernel is asked to start write-back after each of these steps, so that little is left for the fsync. */
-enum { PUSH_BYTES = 1 << 20 };
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
 
@@ -73,6 +70,7 @@ void spool_free(struct spool *spool)
 {
     if (!spool)
         return;
+    spool_writers_free(spool->writers);
     const int folders[] = {spool->scans, spool->results, spool->uploads, spool->state};
     for (int i = 0; i < 4; i++)
         if (folders[i] >= 0)
@@ -208,6 +206,7 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
         spool_abort(&file);
         return rc;
     }
+    file.behind = spool->writers && known >= SPOOL_BEHIND_LEAST;
     *out = file;
     return 0;
 }
@@ -221,17 +220,10 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
         return body_too_large(spool, total);
     if (total > file->reserved)
         rc = reserve(file, total - file->reserved);
-    size_t written;
-    if (!rc && disk_write(file->fd, data, bytes, &written) < 0)
-        rc = spool_failed(spool, "writing the upload");
-    if (rc)
-        return rc;
-    file->bytes = total;
-    if (file->bytes - file->pushed >= PUSH_BYTES) {
-        sync_file_range(file->fd, file->pushed, file->bytes - file->pushed, SYNC_FILE_RANGE_WRITE);
-        file->pushed = file->bytes;
-        rc = spool_room_check(spool, 0);
-    }
+    if (!rc)
+        rc = spool_write(file, data, bytes);
+    if (!rc)
+        file->bytes = total;
     return rc;
 }
 
@@ -273,9 +265,12 @@ int spool_uploads_settle(struct spool *spool)
     return rc;
 }
 
-int spool_reopen(const struct spool_file *file, int *fd)
+int spool_reopen(struct spool_file *file, int *fd)
 {
     char name[JOB_ID + 8];
+    int rc = spool_settle(file);
+    if (rc)
+        return rc;
     *fd = openat(file->spool->scans, part_name(name, file->id), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     return *fd < 0 ? spool_failed(file->spool, "opening the upload") : 0;
 }
@@ -283,6 +278,9 @@ int spool_reopen(const struct spool_file *file, int *fd)
 int spool_finish(struct spool_file *file)
 {
     char name[JOB_ID + 8];
+    int rc = spool_settle(file);
+    if (rc)
+        return rc;
     if (fsync(file->fd) < 0)
         return spool_failed(file->spool, "syncing the upload");
     /* A file of this name is complete. */
@@ -293,7 +291,7 @@ int spool_finish(struct spool_file *file)
     file->fd = -1;
     if (close(fd) < 0)
         return spool_failed(file->spool, "closing the upload");
-    int rc = scans_sync(file->spool);
+    rc = scans_sync(file->spool);
     if (rc)
         return rc;
     atomic_fetch_sub(&file->spool->used, file->reserved - file->bytes);
@@ -305,6 +303,7 @@ void spool_abort(struct spool_file *file)
 {
     if (!file->spool)
         return;
+    spool_settle(file);
     if (file->fd >= 0)
         close(file->fd);
     char name[JOB_ID + 8];

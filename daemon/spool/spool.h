@@ -15,7 +15,8 @@
  * stopped cleanly and the job store is as it left it. Otherwise it is moved to found-TIME/ for SPOOL_FOUND_DAYS.
  *
  * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after
- * spool_create. A struct spool_file belongs to one thread at a time.
+ * spool_create and spool_writers_start. A struct spool_file belongs to one thread at a time, and partly to a writer
+ * (OWNERS in spool_writers.h).
  */
 #ifndef MRIRECON_DAEMON_SPOOL_H
 #define MRIRECON_DAEMON_SPOOL_H
@@ -45,6 +46,8 @@ struct spool {
     _Atomic bool suspect;         /* a write has failed since the last test write */
     pthread_mutex_t trouble_lock; /* of `trouble` */
     struct err trouble;           /* of the last test write; code 0: it succeeded */
+    /* NULL: none. */
+    struct spool_writers *writers;
 };
 
 /* An upload in progress. */
@@ -54,13 +57,21 @@ struct spool_file {
     int fd;
     int64_t bytes;    /* arrived */
     int64_t reserved; /* counted in spool->used; at least `bytes` */
+    int64_t written;  /* bytes in the file */
     int64_t pushed;   /* bytes for which write-back was requested */
     bool part;        /* not yet complete: named ID.part */
+    bool behind;      /* it may have a writer */
+    /* Who has pieces of it; NULL: none waits. The first failure of one; code 0: none. */
+    struct spool_writer *writer;
+    struct err failure;
 };
 
 /* Open the folders in `state_dir`, or create them. Fails with ERR_IO (also: another daemon uses it). */
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
 void spool_free(struct spool *spool);
+/* Start at most `count` threads that write large uploads while these arrive (spool_writers.h). Before any upload. Fails
+ * with ERR_NO_MEMORY, ERR_INTERNAL. */
+int spool_writers_start(struct spool *spool, int count);
 
 /* Findings of a start. */
 struct spool_cleaned {
@@ -99,12 +110,12 @@ bool spool_is_id(const char *text);
 
 /* Begin an upload of `expected` bytes (-1: unknown). Fails with ERR_TOO_LARGE, ERR_SPOOL_FULL, ERR_IO. */
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out);
-/* Append bytes. Fails likewise. */
+/* Append bytes. They may be written later; that this failed is told by the next of these calls. Fails likewise. */
 int spool_append(struct spool_file *file, const void *data, size_t bytes);
-/* Open what has arrived so far, for reading only. Fails as disk_failed(). */
-int spool_reopen(const struct spool_file *file, int *fd);
-/* fsync file and folder entry and close the file, which stays until spool_remove. Waits for the disk; concurrent
- * callers share the fsync of the folder. Fails with ERR_SPOOL_FULL, ERR_IO. */
+/* Open what has arrived so far, for reading only, once it is in the file. Fails as spool_append(). */
+int spool_reopen(struct spool_file *file, int *fd);
+/* Have all bytes in the file, fsync file and folder entry and close the file, which stays until spool_remove. Waits for
+ * the disk; concurrent callers share the fsync of the folder. Fails with ERR_SPOOL_FULL, ERR_IO. */
 int spool_finish(struct spool_file *file);
 /* Abandon an upload and remove its file. Also after a failed spool_finish. */
 void spool_abort(struct spool_file *file);

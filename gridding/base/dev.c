@@ -1,22 +1,12 @@
+#include "gridding/base/cores.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static int cores_available(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
-}
 
 /* Load the library of the GPU's leaves. It stays open: the CUDA runtime does not survive being unloaded. */
 static int library_load(const char *path, const struct dev_leaf **leaf)

@@ -62,10 +62,10 @@ static const struct costs cpu_costs = {.direct = {0.75, 0.75},
                                        .table = 1.3e4,
                                        .gain = 1.25};
 
-static const struct costs gpu_costs = {.direct = {4.4e-4, 4.4e-4},
+static const struct costs gpu_costs = {.direct = {3.9e-4, 4.1e-4},
                                        .point = 9,
                                        .near = 2.6e-3,
-                                       .atom = 3.2,
+                                       .atom = 5.4,
                                        .node = 1e-4,
                                        .spread = 0.45,
                                        .mesh = 0.003,

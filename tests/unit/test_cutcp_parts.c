@@ -163,7 +163,7 @@ static void test_wide_windows_do_not_amplify_rounding(void **state)
 }
 
 /* The choice on a GPU agrees with whole sums that were measured there (docs/notebook/gpu.md): of 570,000 charges the
- * split is faster, of 100,000 where the tolerance is loose, of 6,000 the direct sum is. */
+ * split is faster, but for thesis at 1e-5; of 100,000 where the tolerance is loose, of 6,000 the direct sum is. */
 static void test_choice_on_a_gpu(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void test_choice_on_a_gpu(void **state)
         double tolerance;
         bool split;
     } cases[] = {{CUTCP_THESIS, 368, 1e-2, true},    {CUTCP_THESIS, 368, 1.1e-4, true},
-                 {CUTCP_THESIS, 368, 2.1e-5, true},  {CUTCP_THESIS, 368, 1e-5, true},
+                 {CUTCP_THESIS, 368, 2.1e-5, true},  {CUTCP_THESIS, 368, 1e-5, false},
                  {CUTCP_TAYLOR2, 368, 1.1e-4, true}, {CUTCP_TAYLOR2, 368, 1e-5, true},
                  {CUTCP_THESIS, 206, 1e-2, true},    {CUTCP_THESIS, 206, 1e-5, false},
                  {CUTCP_TAYLOR2, 206, 2.1e-5, true}, {CUTCP_THESIS, 79, 1e-2, false}};

@@ -81,22 +81,37 @@ static hid_t string_type(void)
     return type;
 }
 
-/* Make a dataset of `rank` sizes in `place` and write all of it. */
-static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from)
+/* How datasets are made and written; libhdf5 takes a while to make each list. */
+struct lists {
+    hid_t texts, numbers; /* datasets of these */
+    hid_t transfer;
+};
+
+static struct lists lists_create(void)
 {
     /* The size of libhdf5's conversion buffer; by default it allocates and clears a megabyte for each dataset. */
     enum { CONVERT_BYTES = 1 << 14 };
-    hid_t space = H5Screate_simple(rank, size, NULL), list = H5Pcreate(H5P_DATASET_CREATE);
-    hid_t transfer = H5Pcreate(H5P_DATASET_XFER);
-    H5Pset_buffer(transfer, CONVERT_BYTES, NULL, NULL);
+    const struct lists lists = {H5P_DEFAULT, H5Pcreate(H5P_DATASET_CREATE), H5Pcreate(H5P_DATASET_XFER)};
+    H5Pset_buffer(lists.transfer, CONVERT_BYTES, NULL, NULL);
     /* Every element is written, so no fill values are needed first (HDF5 requires them for texts). */
-    if (H5Tget_class(type) != H5T_STRING)
-        H5Pset_fill_time(list, H5D_FILL_TIME_NEVER);
-    hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
-    bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, transfer, from) >= 0;
+    H5Pset_fill_time(lists.numbers, H5D_FILL_TIME_NEVER);
+    return lists;
+}
+
+static void lists_close(const struct lists *lists)
+{
+    H5Pclose(lists->transfer);
+    H5Pclose(lists->numbers);
+}
+
+/* Make a dataset of `rank` sizes in `place` and write all of it. `made`: one of the lists. */
+static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from,
+                          const struct lists *lists, hid_t made)
+{
+    hid_t space = H5Screate_simple(rank, size, NULL);
+    hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, made, H5P_DEFAULT);
+    bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, lists->transfer, from) >= 0;
     written = (data < 0 || H5Dclose(data) >= 0) && written;
-    H5Pclose(transfer);
-    H5Pclose(list);
     H5Sclose(space);
     return written;
 }
@@ -104,19 +119,21 @@ static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, c
 static bool file_fill(hid_t file, const struct image_series *series, const ISMRMRD_ImageHeader *headers,
                       const char *const *texts)
 {
+    const struct lists lists = lists_create();
     hid_t types[3] = {header_type(), pixel_type(series->complex_valued), string_type()};
     hid_t group = H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     hid_t image = group < 0 ? -1 : H5Gcreate2(group, "image_0", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     hsize_t one = 1, size[5] = {series->count, series->channels, series->size[2], series->size[1], series->size[0]};
     const char *xml = series->xml;
-    bool written = image >= 0 && dataset_write(image, "header", types[0], 1, size, headers) &&
-                   dataset_write(image, "attributes", types[2], 1, size, texts) &&
-                   dataset_write(image, "data", types[1], 5, size, series->data) &&
-                   (!xml || dataset_write(group, "xml", types[2], 1, &one, &xml));
+    bool written = image >= 0 && dataset_write(image, "header", types[0], 1, size, headers, &lists, lists.numbers) &&
+                   dataset_write(image, "attributes", types[2], 1, size, texts, &lists, lists.texts) &&
+                   dataset_write(image, "data", types[1], 5, size, series->data, &lists, lists.numbers) &&
+                   (!xml || dataset_write(group, "xml", types[2], 1, &one, &xml, &lists, lists.texts));
     written = (image < 0 || H5Gclose(image) >= 0) && written;
     written = (group < 0 || H5Gclose(group) >= 0) && written;
     for (int i = 0; i < 3; i++)
         H5Tclose(types[i]);
+    lists_close(&lists);
     return written;
 }
 

@@ -18,7 +18,8 @@ enum {
     CAPTION = GLYPH_HEIGHT + 2,
     CAPTION_LENGTH = 64,
     GREY_GAP = 56,
-    GREY_TEXT = 255
+    GREY_TEXT = 255,
+    BLOCK = 1024 /* pixels at a time */
 };
 
 /* What tells tiles apart. */
@@ -210,15 +211,34 @@ static float tile_value(const struct montage *m, const float *plane, size_t x, s
     return (float)(sum / weight);
 }
 
-/* Greys of a row of values. */
+/* Greys of a row of finite values. The limits are applied to the numbers' bits, which order as the numbers do where
+ * they are not negative: the compiler makes no vectors of comparisons of floats. */
 static void row_draw(const float *restrict values, size_t count, const float window[2], uint8_t *restrict row)
 {
-    const float low = window[0], scale = window[1] > low ? 255.0f / (window[1] - low) : 0;
+    const float low = window[0], scale = window[1] > low ? 255.0f / (window[1] - low) : 0, most = 255;
+    int32_t most_bits;
+    memcpy(&most_bits, &most, sizeof most_bits);
 #pragma omp simd
     for (size_t x = 0; x < count; x++) {
         float grey = (values[x] - low) * scale;
-        grey = grey > 0 ? grey : 0;
-        row[x] = (uint8_t)(int)((grey < 255 ? grey : 255) + 0.5f);
+        int32_t bits;
+        memcpy(&bits, &grey, sizeof bits);
+        bits = bits > 0 ? bits : 0;
+        bits = bits < most_bits ? bits : most_bits;
+        memcpy(&grey, &bits, sizeof grey);
+        row[x] = (uint8_t)(int)(grey + 0.5f);
+    }
+}
+
+/* Greys of `count` pixels of the series from number `first` on, which stay in the cache meanwhile. */
+static void pixels_draw(const struct image_series *series, size_t first, size_t count, const float window[2],
+                        uint8_t *row)
+{
+    float values[BLOCK];
+    for (size_t at = 0; at < count; at += BLOCK) {
+        const size_t n = count - at < BLOCK ? count - at : BLOCK;
+        image_brightness(series, first + at, n, values);
+        row_draw(values, n, window, row + at);
     }
 }
 
@@ -230,12 +250,17 @@ static void tile_draw(const struct montage *m, const size_t place[DIMENSIONS], c
     const size_t nx = series->size[0], ny = series->size[1];
     size_t image = m->layout.images[place[FRAMES] * m->extent[SLICES] + place[SLICES]];
     size_t plane = (image * series->channels + place[CHANNELS]) * series->size[2] + place[PLANES];
-    const bool whole = m->width == nx && m->height == ny;
-    image_brightness(series, plane * nx * ny, nx * ny, values);
+    const size_t first = plane * nx * ny;
+    if (m->width == nx && m->height == ny) {
+        for (size_t y = 0; y < ny; y++)
+            pixels_draw(series, first + y * nx, nx, window, corner + y * stride);
+        return;
+    }
+    image_brightness(series, first, nx * ny, values);
     for (size_t y = 0; y < m->height; y++) {
-        for (size_t x = 0; x < m->width && !whole; x++)
+        for (size_t x = 0; x < m->width; x++)
             row[x] = tile_value(m, values, x, y);
-        row_draw(whole ? values + y * nx : row, m->width, window, corner + y * stride);
+        row_draw(row, m->width, window, corner + y * stride);
     }
 }
 

@@ -200,6 +200,28 @@ static void a_black_image_is_a_black_picture(void **state)
     image_series_free(series);
 }
 
+/* Rows of more pixels than are drawn at a time. */
+static void a_wide_image_is_drawn_in_order(void **state)
+{
+    (void)state;
+    enum { NX = 2500, NY = 3 };
+    char path[96];
+    int width, height;
+    struct image_series *series = series_make(1, 1, NX, NY, 1, false);
+    for (size_t i = 0; i < NX * NY; i++)
+        series->data[i] = (float)(i % NX) / (NX - 1);
+    square_pixels(series);
+    series_save(series, IMAGE_PNG, path);
+    uint8_t *grey = png_load(path, &width, &height);
+    assert_int_equal(width, NX);
+    assert_int_equal(height, NY);
+    for (int i = 0; i < NX * NY; i++) /* within 4, as above */
+        assert_true(fabs(grey[i] - 255.0 * (i % NX) / (NX - 1)) < 4);
+    free(grey);
+    unlink(path);
+    image_series_free(series);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +230,7 @@ int main(void)
         cmocka_unit_test(png_numbers_its_tiles),
         cmocka_unit_test(png_keeps_the_aspect_of_pixels),
         cmocka_unit_test(a_black_image_is_a_black_picture),
+        cmocka_unit_test(a_wide_image_is_drawn_in_order),
     };
     return cmocka_run_group_tests_name("montage", tests, folder_make, folder_drop);
 }

@@ -18,8 +18,9 @@
 static const struct pool_limits pool_limits = {.threads = 16, .client = 12};
 static const struct pool_limits lists_limits = {.threads = STORE_LISTS, .client = 1, .niceness = 10};
 
-/* Of writers of uploads. Where there are fewer, the copy of the bytes takes what the overlap saves. */
-enum { CORES_PER_WRITER = 4 };
+/* From so many on, a thread writes uploads: with fewer, the copy of the bytes takes what the overlap saves. One thread,
+ * because where uploads come beside each other, their receivers overlap already, and each writer only takes a core. */
+enum { CORES_FOR_WRITER = 4 };
 
 /* Open event streams of one client: one per window in which it shows the web page. */
 enum { CLIENT_STREAMS = 32 };
@@ -128,7 +129,7 @@ static int state_open(struct service *service, struct options *options)
     int rc = spool_create(&service->core.spool, options->state_dir, options->body_limit, options->spool_limit,
                           options->spool_reserve);
     if (!rc)
-        rc = spool_writers_start(service->core.spool, cores_available() / CORES_PER_WRITER);
+        rc = spool_writers_start(service->core.spool, cores_available() >= CORES_FOR_WRITER ? 1 : 0);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!rc)
         rc = state_expect(service->core.spool);

@@ -69,7 +69,7 @@ struct spool_file {
 /* Open the folders in `state_dir`, or create them. Fails with ERR_IO (also: another daemon uses it). */
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
 void spool_free(struct spool *spool);
-/* Start at most `count` threads that write large uploads while these arrive (spool_writers.h). Before any upload. Fails
+/* Start `count` threads that write large uploads while these arrive (spool_writers.h). Before any upload. Fails
  * with ERR_NO_MEMORY, ERR_INTERNAL. */
 int spool_writers_start(struct spool *spool, int count);
 

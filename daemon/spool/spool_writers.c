@@ -9,8 +9,7 @@
 enum {
     PUSH_BYTES = 1 << 20, /* the kernel starts write-back after each such step, so that little is left for the fsync */
     PIECE_BYTES = 256 << 10, /* of one buffer: the most that the HTTP library passes at a time */
-    PIECES = 4,
-    WRITERS_MOST = 4
+    PIECES = 4
 };
 
 struct spool_writer {
@@ -139,7 +138,6 @@ int spool_settle(struct spool_file *file)
 
 int spool_writers_start(struct spool *spool, int count)
 {
-    count = count < WRITERS_MOST ? count : WRITERS_MOST;
     if (count <= 0)
         return 0;
     struct spool_writers *all = calloc(1, sizeof *all + (size_t)count * sizeof *all->writer);

@@ -103,11 +103,17 @@ def full():
             job = own.run(SCANS[1])["id"]
             writes = own.fault.counted() - before
             assert writes > 8, f"only {writes} writes"
-            files, used = own.spool(), own.metrics()["mrirecond_spool_used_bytes"]
             for number in (2, writes // 2, writes):
-                failed = own.fault.failed()
+                failed, least = own.fault.failed(), number // 2
+                files, used = own.spool(), own.metrics()["mrirecond_spool_used_bytes"]
                 own.fault.arm(number, error, lasts, only="write")
                 answer = own.submit(SCANS[2])
+                while own.fault.failed() == failed and number > least:  # in larger pieces, and so fewer writes
+                    own.finish(answer.expect(202).json()["id"])
+                    files, used = own.spool(), own.metrics()["mrirecond_spool_used_bytes"]
+                    number -= 1
+                    own.fault.arm(number, error, lasts, only="write")
+                    answer = own.submit(SCANS[2])
                 assert own.fault.failed() > failed, "no write has failed"
                 assert answer.status == status and diskfaults.tells(answer.json()["detail"]), \
                     (number, answer.status, answer.body)

@@ -217,12 +217,12 @@ int recon_coil_gather(const struct recon_job *job, const struct frame *frame, co
 int recon_coils_upload(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int first,
                        int count, struct c32 *data);
 /* That upload of a small job's only image, begun on a GPU when its readouts are known, beside the steps before
- * gridding. begin: job->early, if memory allows. bytes: of the device's memory
- * that it has, and that the image needs no more; 0 once it is taken. take: data[coils][samples] on the device, the
- * caller's to release after recon_early_free(); NULL: there is none. is: whether coils from `first` on are on their way
- * to `data`; then recon_early_end() waits for them in place of recon_coils_upload(), and fails likewise. free: waits
- * for an upload that nobody waited for; err_last() stays. The job's thread calls all of them; until the end others read
- * the scan and the frames, and write job->coil_lives. */
+ * gridding. begin: job->early, if memory allows. bytes: of the device's memory that it has, and that the image needs no
+ * more; 0 once it is taken. take: data[coils][samples] on the device, the caller's to release after recon_early_free();
+ * NULL: there is none. is: whether coils from `first` on are on their way to `data`; then recon_early_end() waits for
+ * them in place of recon_coils_upload(), and fails likewise. free: waits for an upload that nobody waited for;
+ * err_last() stays. The job's thread calls all of them; until the end others read the scan and the frames, and write
+ * job->coil_lives. */
 void recon_early_begin(struct recon_job *job);
 size_t recon_early_bytes(const struct recon_job *job);
 struct c32 *recon_early_take(struct recon_job *job);

@@ -12,15 +12,17 @@ worker's `compute` (with what it waits for decoding) and `write`, less what pass
 passed before the job began); processor time and page faults a request of daemon, worker and decoders, which a busy
 machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding passed ahead there.
 bench_daemon.py --pair OLD NEW [SCAN [PAIRS [DEVICES [PAUSE]]]]: two daemons at once, of the programs in the folders OLD
-and NEW; the requests alternate, and so does who begins, so that both meet what else the machine does. Of each p50, p99,
-where the time goes and the processor time, then the median of the paired differences (new less old, ms) with its 95 %
-interval (bootstrap).
+and NEW; the requests alternate, and so does who begins, so that both meet what else the machine does. The daemon that
+was started second answers sooner, whichever it is: for the first half of the pairs OLD is started first, then both are
+stopped, and for the other half NEW is. Of each p50, p99, where the time goes and the processor time, then the median of
+the paired differences (new less old, ms) with its 95 % interval (bootstrap), over both halves.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils:
 1.4 GB): seconds, largest resident memory of daemon and worker.
 bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until
 202, and of the daemon's processor time for each.
 """
 import concurrent.futures
+import contextlib
 import datetime
 import http.client
 import json
@@ -134,37 +136,50 @@ def small(path, requests, devices, pause):
                               statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
 
 
-def pair(old, new, path, pairs, devices, pause):
-    warm = 5
-    with open(path, "rb") as file:
-        scan = file.read()
-    with Daemon(binaries=old, devices=devices) as one, Daemon(binaries=new, devices=devices) as other:
-        daemons, runs = (one, other), ([], [])
-        for daemon in daemons:
-            for _ in range(warm):
-                once(daemon, scan)
+def alternate(folders, order, scan, pairs, devices, pause):
+    """Start two daemons in this order and send requests to them in turn. Of each, in the order of the folders: its
+    runs, their jobs, and the milliseconds of processor time of its processes.
+    """
+    daemons, runs = [None, None], ([], [])
+    with contextlib.ExitStack() as both:
+        for which in order:
+            daemons[which] = both.enter_context(Daemon(binaries=folders[which], devices=devices))
+        for which in order:
+            for _ in range(5):
+                once(daemons[which], scan)
         before = [usage(daemon) for daemon in daemons]
         for i in range(pairs):
             for which in (0, 1) if i % 2 else (1, 0):
                 time.sleep(1e-3 * pause)
                 runs[which].append(once(daemons[which], scan))
         after = [usage(daemon) for daemon in daemons]
-        told = {}
-        for which, name in enumerate(("old", "new")):
-            times = sorted(run[0] for run in runs[which])
-            jobs = [daemons[which].job(run[1]) for run in runs[which]]
-            told[name] = {"p50_ms": round(1e3 * statistics.median(times), 2),
-                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 2),
-                          "account_ms": account(runs[which], jobs), "run_ms": split(jobs),
-                          "processor_ms": {who: round((after[which][who][0] - before[which][who][0]) / pairs, 2)
-                                           for who in after[which]}}
-        differences = [1e3 * (b[0] - a[0]) for a, b in zip(*runs)]
-        chance = random.Random(1)
-        medians = sorted(statistics.median(chance.choices(differences, k=pairs)) for _ in range(1000))
-        print(json.dumps({"scan": os.path.basename(path), "pairs": pairs, "pause_ms": pause,
-                          "device": jobs[-1]["report"]["device"], **told,
-                          "difference_ms": round(statistics.median(differences), 2),
-                          "difference_95": [round(medians[25], 2), round(medians[974], 2)]}))
+        jobs = [[daemon.job(run[1]) for run in mine] for daemon, mine in zip(daemons, runs)]
+    return [(runs[i], jobs[i], {who: after[i][who][0] - before[i][who][0] for who in after[i]}) for i in (0, 1)]
+
+
+def pair(old, new, path, pairs, devices, pause):
+    with open(path, "rb") as file:
+        scan = file.read()
+    runs, jobs, processor = ([], []), ([], []), ({}, {})
+    for order, count in (((0, 1), pairs - pairs // 2), ((1, 0), pairs // 2)):
+        for which, found in enumerate(alternate((old, new), order, scan, count, devices, pause)):
+            runs[which].extend(found[0])
+            jobs[which].extend(found[1])
+            processor[which].update({who: processor[which].get(who, 0) + ms for who, ms in found[2].items()})
+    told = {}
+    for which, name in enumerate(("old", "new")):
+        times = sorted(run[0] for run in runs[which])
+        told[name] = {"p50_ms": round(1e3 * statistics.median(times), 2),
+                      "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 2),
+                      "account_ms": account(runs[which], jobs[which]), "run_ms": split(jobs[which]),
+                      "processor_ms": {who: round(ms / pairs, 2) for who, ms in processor[which].items()}}
+    differences = [1e3 * (b[0] - a[0]) for a, b in zip(*runs)]
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(differences, k=pairs)) for _ in range(1000))
+    print(json.dumps({"scan": os.path.basename(path), "pairs": pairs, "pause_ms": pause,
+                      "device": jobs[1][-1]["report"]["device"], **told,
+                      "difference_ms": round(statistics.median(differences), 2),
+                      "difference_95": [round(medians[25], 2), round(medians[974], 2)]}))
 
 
 def peak(pid):

@@ -128,8 +128,8 @@ static int state_open(struct service *service, struct options *options)
     struct spool_cleaned found = {.removed = 0};
     int rc = spool_create(&service->core.spool, options->state_dir, options->body_limit, options->spool_limit,
                           options->spool_reserve);
-    if (!rc)
-        rc = spool_writers_start(service->core.spool, cores_available() >= CORES_FOR_WRITER ? 1 : 0);
+    if (!rc && cores_available() >= CORES_FOR_WRITER)
+        rc = spool_writer_start(service->core.spool);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!rc)
         rc = state_expect(service->core.spool);

@@ -1,5 +1,5 @@
 /* The spool's folders, and incoming scans: writing, limits, fsync. */
-#include "daemon/spool/spool_writers.h"
+#include "daemon/spool/spool_writer.h"
 
 #include "daemon/base/clock.h"
 
@@ -70,7 +70,7 @@ void spool_free(struct spool *spool)
 {
     if (!spool)
         return;
-    spool_writers_free(spool->writers);
+    spool_writer_free(spool->writer);
     const int folders[] = {spool->scans, spool->results, spool->uploads, spool->state};
     for (int i = 0; i < 4; i++)
         if (folders[i] >= 0)
@@ -206,7 +206,7 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
         spool_abort(&file);
         return rc;
     }
-    file.behind = spool->writers && known >= SPOOL_BEHIND_LEAST;
+    file.behind = spool->writer && known >= SPOOL_BEHIND_LEAST;
     *out = file;
     return 0;
 }

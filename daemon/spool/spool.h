@@ -15,8 +15,8 @@
  * stopped cleanly and the job store is as it left it. Otherwise it is moved to found-TIME/ for SPOOL_FOUND_DAYS.
  *
  * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after
- * spool_create and spool_writers_start. A struct spool_file belongs to one thread at a time, and partly to a writer
- * (OWNERS in spool_writers.h).
+ * spool_create and spool_writer_start. A struct spool_file belongs to one thread at a time, and partly to the writer
+ * (OWNERS in spool_writer.h).
  */
 #ifndef MRIRECON_DAEMON_SPOOL_H
 #define MRIRECON_DAEMON_SPOOL_H
@@ -46,8 +46,7 @@ struct spool {
     _Atomic bool suspect;         /* a write has failed since the last test write */
     pthread_mutex_t trouble_lock; /* of `trouble` */
     struct err trouble;           /* of the last test write; code 0: it succeeded */
-    /* NULL: none. */
-    struct spool_writers *writers;
+    struct spool_writer *writer;  /* NULL: none */
 };
 
 /* An upload in progress. */
@@ -55,23 +54,21 @@ struct spool_file {
     struct spool *spool;
     char id[JOB_ID];
     int fd;
-    int64_t bytes;    /* arrived */
-    int64_t reserved; /* counted in spool->used; at least `bytes` */
-    int64_t written;  /* bytes in the file */
-    int64_t pushed;   /* bytes for which write-back was requested */
-    bool part;        /* not yet complete: named ID.part */
-    bool behind;      /* it may have a writer */
-    /* Who has pieces of it; NULL: none waits. The first failure of one; code 0: none. */
-    struct spool_writer *writer;
-    struct err failure;
+    int64_t bytes;      /* arrived */
+    int64_t reserved;   /* counted in spool->used; at least `bytes` */
+    int64_t written;    /* bytes in the file */
+    int64_t pushed;     /* bytes for which write-back was requested */
+    bool part;          /* not yet complete: named ID.part */
+    bool behind;        /* it hands pieces to the writer */
+    struct err failure; /* the writer's first; code 0: none */
 };
 
 /* Open the folders in `state_dir`, or create them. Fails with ERR_IO (also: another daemon uses it). */
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
 void spool_free(struct spool *spool);
-/* Start `count` threads that write large uploads while these arrive (spool_writers.h). Before any upload. Fails
- * with ERR_NO_MEMORY, ERR_INTERNAL. */
-int spool_writers_start(struct spool *spool, int count);
+/* Start a thread that writes large uploads while these arrive (spool_writer.h). Before any upload. Fails with
+ * ERR_NO_MEMORY, ERR_INTERNAL. */
+int spool_writer_start(struct spool *spool);
 
 /* Findings of a start. */
 struct spool_cleaned {

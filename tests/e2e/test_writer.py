@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Uploads that threads of the spool write while their next bytes arrive, as on a machine with at least four processors:
-their bytes, a disk that is full in the middle, clients that leave, and kills.
+"""Uploads that a thread of the spool writes while their next bytes arrive, as on a machine with four processors or
+more: their bytes, a disk that is full in the middle, clients that leave, and kills.
 """
 import concurrent.futures
 import contextlib
@@ -36,7 +36,7 @@ class Writing(Daemon):
 
     @contextlib.contextmanager
     def held(self, sent):
-        """A client that has sent so many bytes of OTHER, of which the first are written; a writer holds those after."""
+        """A client that has sent so many bytes of OTHER, of which the first are written; one after is held."""
         client = socket.create_connection(("127.0.0.1", self.port), SLOW)
         client.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
                        % len(OTHER) + OTHER[:1000])
@@ -79,7 +79,7 @@ def overlap():
         client.close()
 
 
-@test("more uploads than writers, at once: each scan is kept byte for byte, and its image is that of a small machine's")
+@test("many uploads at once, one by the writer: each is kept byte for byte, and its image is that of a small machine's")
 def many():
     query = "kind=recon&coils=none&output=complex"
     images = {}

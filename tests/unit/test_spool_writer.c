@@ -1,5 +1,5 @@
-/* daemon/spool/spool_writers.h: the bytes of uploads, their order, failed writes, and calls that wait for them. */
-#include "daemon/spool/spool_writers.h"
+/* daemon/spool/spool_writer.h: the bytes of uploads, their order, failed writes, and calls that wait for them. */
+#include "daemon/spool/spool_writer.h"
 #include "tests/unit/folder.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { BODY = 3 << 20, LIMIT = 64 << 20, PIECE = 100 << 10, WRITERS = 2 };
+enum { BODY = 3 << 20, LIMIT = 64 << 20, PIECE = 100 << 10 };
 
 /* ---- the disk ---- */
 
@@ -26,7 +26,7 @@ static struct disk {
     pthread_cond_t changed;
     pthread_t test;
     bool held;
-    int slow_ms, fails_at;  /* number of the write of a writer that fails; 0: none */
+    int slow_ms, fails_at;  /* number of the write of the writer that fails; 0: none */
     int own, behind, stray; /* writes by the test's thread, by others, and to what is no such file */
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -85,7 +85,7 @@ static int setup(void **state)
     disk.test = pthread_self();
     disk.held = false;
     disk.slow_ms = disk.fails_at = disk.own = disk.behind = disk.stray = 0;
-    return folder_make(f->folder, "writers") ? spool_create(&f->spool, f->folder, BODY, LIMIT, 0) : -1;
+    return folder_make(f->folder, "writer") ? spool_create(&f->spool, f->folder, BODY, LIMIT, 0) : -1;
 }
 
 /* No byte went to the descriptor of a file that was closed, or to a file that had its final name. */
@@ -135,7 +135,7 @@ static void the_bytes_stay_in_order(void **state)
 {
     struct fixture *f = *state;
     struct spool_file file;
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     begin(f, &file);
     for (int64_t i = 0, step; file.bytes < BODY; i++) {
         step = i % 5 == 4 ? 700 << 10 : 1 + i * 7919 % PIECE; /* also more than a buffer at a time */
@@ -152,7 +152,7 @@ static void bytes_arrive_while_others_are_written(void **state)
     struct fixture *f = *state;
     struct spool_file file;
     int fd;
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     begin(f, &file);
     hold(true);
     for (int i = 0; i < 4; i++)
@@ -171,7 +171,7 @@ static void small_uploads_and_those_of_unknown_length_are_written_at_once(void *
 {
     struct fixture *f = *state;
     struct spool_file small, unknown;
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     assert_int_equal(spool_begin(f->spool, SPOOL_BEHIND_LEAST - 1, &small), 0);
     assert_int_equal(spool_begin(f->spool, -1, &unknown), 0);
     for (int i = 0; i < 4; i++)
@@ -181,12 +181,10 @@ static void small_uploads_and_those_of_unknown_length_are_written_at_once(void *
     spool_abort(&unknown);
 }
 
-static void without_writers_all_are(void **state)
+static void without_a_writer_all_are(void **state)
 {
     struct fixture *f = *state;
     struct spool_file file;
-    assert_int_equal(spool_writers_start(f->spool, 0), 0);
-    assert_null(f->spool->writers);
     begin(f, &file);
     assert_int_equal(add(f, &file, BODY - 1000), 0);
     assert_int_equal(spool_finish(&file), 0);
@@ -202,7 +200,7 @@ static void a_failed_write_is_told_by_the_next_call(void **state)
 {
     struct fixture *f = *state;
     int fd;
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     for (int which = 0; which < 3; which++) {
         struct spool_file file;
         begin(f, &file);
@@ -254,7 +252,7 @@ static void an_upload_is_given_up_or_finished_while_its_bytes_wait(void **state)
 {
     struct fixture *f = *state;
     struct spool_file file;
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     disk.slow_ms = 5;
     begin(f, &file);
     assert_int_equal(add(f, &file, 3 * PIECE), 0);
@@ -267,29 +265,36 @@ static void an_upload_is_given_up_or_finished_while_its_bytes_wait(void **state)
     assert_true(is_kept(f, &file, BODY));
 }
 
-static void more_uploads_than_writers_are_written_by_their_own_threads(void **state)
+static void other_uploads_are_written_by_their_own_threads_while_it_is_taken(void **state)
 {
     struct fixture *f = *state;
-    struct spool_file files[WRITERS + 2];
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
-    for (int i = 0; i < WRITERS + 2; i++)
+    struct spool_file files[3];
+    assert_int_equal(spool_writer_start(f->spool), 0);
+    for (int i = 0; i < 3; i++)
         begin(f, &files[i]);
-    hold(true);
     disk.own = 0;
-    for (int i = 0; i < WRITERS + 2; i++)
-        assert_int_equal(add(f, &files[i], PIECE), 0);
+    hold(true);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(add(f, &files[i], i ? PIECE : 1 << 20), 0); /* of the first all that can wait */
     assert_int_equal(disk.own, 2);
-    assert_null(files[WRITERS].writer);
     hold(false);
-    assert_int_equal(add(f, &files[0], BODY - files[0].bytes), 0);
-    assert_int_equal(spool_finish(&files[0]), 0);
-    /* Nothing of it waits any more: its writer is free. */
-    assert_int_equal(add(f, &files[WRITERS], BODY - files[WRITERS].bytes), 0);
+    assert_int_equal(spool_settle(&files[0]), 0);
+    /* Nothing of the first waits any more: the writer is free for another, and then taken for the first. */
+    hold(true);
+    assert_int_equal(add(f, &files[1], 2 * PIECE), 0);
     assert_int_equal(disk.own, 2);
-    assert_int_equal(spool_finish(&files[WRITERS]), 0);
-    assert_true(is_kept(f, &files[0], BODY) && is_kept(f, &files[WRITERS], BODY));
-    spool_abort(&files[1]);
-    spool_abort(&files[WRITERS + 1]);
+    assert_int_equal(add(f, &files[0], PIECE), 0);
+    assert_int_equal(disk.own, 3);
+    /* Who has no piece there waits for none, also to be given up. */
+    assert_int_equal(spool_settle(&files[0]), 0);
+    spool_abort(&files[2]);
+    hold(false);
+    assert_int_equal(add(f, &files[1], BODY - files[1].bytes), 0);
+    assert_int_equal(spool_finish(&files[1]), 0);
+    assert_int_equal(add(f, &files[0], BODY - files[0].bytes), 0);
+    assert_int_equal(disk.own, 3);
+    assert_int_equal(spool_finish(&files[0]), 0);
+    assert_true(is_kept(f, &files[0], BODY) && is_kept(f, &files[1], BODY));
     assert_true(f->spool->used == 2 * BODY);
 }
 
@@ -318,11 +323,11 @@ static void *upload_run(void *context)
     return NULL;
 }
 
-static void many_uploads_share_the_writers(void **state)
+static void many_uploads_share_the_writer(void **state)
 {
     struct fixture *f = *state;
     pthread_t threads[5];
-    assert_int_equal(spool_writers_start(f->spool, WRITERS), 0);
+    assert_int_equal(spool_writer_start(f->spool), 0);
     for (int i = 0; i < 5; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, upload_run, f), 0);
     for (int i = 0; i < 5; i++) {
@@ -340,11 +345,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_bytes_stay_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_arrive_while_others_are_written, setup, teardown),
         cmocka_unit_test_setup_teardown(small_uploads_and_those_of_unknown_length_are_written_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_writers_all_are, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_writer_all_are, setup, teardown),
         cmocka_unit_test_setup_teardown(a_failed_write_is_told_by_the_next_call, setup, teardown),
         cmocka_unit_test_setup_teardown(an_upload_is_given_up_or_finished_while_its_bytes_wait, setup, teardown),
-        cmocka_unit_test_setup_teardown(more_uploads_than_writers_are_written_by_their_own_threads, setup, teardown),
-        cmocka_unit_test_setup_teardown(many_uploads_share_the_writers, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_uploads_are_written_by_their_own_threads_while_it_is_taken, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(many_uploads_share_the_writer, setup, teardown),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

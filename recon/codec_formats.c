@@ -16,9 +16,9 @@ static int hdf5_decode(int memory, uint64_t most_bytes, const void *file, size_t
     return scan_hdf5_decode(memory, most_bytes, file, bytes, wanted);
 }
 
-static int hdf5_follow(int memory, uint64_t most_bytes, int file, const void *wanted)
+static int hdf5_follow(int memory, uint64_t most_bytes, int file, const void *wanted, void (*done)(void))
 {
-    return scan_hdf5_follow(memory, most_bytes, file, wanted);
+    return scan_hdf5_follow(memory, most_bytes, file, wanted, done);
 }
 
 static int stream_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)
@@ -27,10 +27,10 @@ static int stream_decode(int memory, uint64_t most_bytes, const void *file, size
     return scan_stream_decode(memory, most_bytes, file, bytes);
 }
 
-static int stream_follow(int memory, uint64_t most_bytes, int file, const void *wanted)
+static int stream_follow(int memory, uint64_t most_bytes, int file, const void *wanted, void (*done)(void))
 {
     (void)wanted;
-    return scan_stream_follow(memory, most_bytes, file);
+    return scan_stream_follow(memory, most_bytes, file, done);
 }
 
 static int npz_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted)

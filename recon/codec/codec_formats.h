@@ -14,8 +14,9 @@ struct codec_reader {
      * ERR_NO_MEMORY. */
     int (*decode)(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
     /* The same for a file that is still being written, of a format whose files contain their own end or length;
-     * waits for that. NULL: the format needs complete files. */
-    int (*follow)(int memory, uint64_t most_bytes, int file, const void *wanted);
+     * waits for that. NULL: the format needs complete files. `done` is called once all is written, before anything is
+     * freed: who ends the process then saves that time. */
+    int (*follow)(int memory, uint64_t most_bytes, int file, const void *wanted, void (*done)(void));
 };
 extern const struct codec_reader codec_readers[]; /* ends with .format = NULL */
 

@@ -111,6 +111,11 @@ static const struct codec_reader *reader_find(const struct codec_request *reques
     return reader->format && (!request->arriving || reader->follow) ? reader : NULL;
 }
 
+static void follow_done(void)
+{
+    report_send(0, true);
+}
+
 static int upload_decode(const struct codec_upload *upload)
 {
     const struct codec_request *request = &upload->request;
@@ -119,7 +124,7 @@ static int upload_decode(const struct codec_upload *upload)
         return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
                        request->format);
     if (request->arriving)
-        return reader->follow(upload->memory, request->most_bytes, upload->file, request->wanted);
+        return reader->follow(upload->memory, request->most_bytes, upload->file, request->wanted, follow_done);
     size_t bytes = (size_t)request->file_bytes;
     void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, upload->file, 0);
     if (file == MAP_FAILED)
@@ -137,7 +142,7 @@ static _Noreturn void serve(int rc)
     upload_receive(&upload);
     if (rc == 0)
         rc = upload_decode(&upload);
-    report_send(rc, rc == 0 && upload.request.arriving);
+    report_send(rc, false);
 }
 
 static void begin(void)

@@ -98,13 +98,14 @@ int scan_hdf5_warm_up(void);
  * ERR_BAD_PARAMETER. */
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 /* The same of a file that is still being written, and whose first H5_LENGTH_HEAD bytes are there: waits for each part
- * until it is, and for the whole, without limit. Also fails with ERR_UNKNOWN_FORMAT if they do not tell its length. */
-int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted);
+ * until it is, and for the whole, without limit. `done`: see codec_formats.h. Also fails with ERR_UNKNOWN_FORMAT if
+ * they do not tell its length. */
+int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted, void (*done)(void));
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
 /* Decode a stream that is still being written to `file`, up to its end (CLOSE), for which it waits without limit (the
  * parent may kill this process). The result equals that of scan_stream_decode(). Also fails with ERR_LIMIT if there are
  * too many acquisitions to keep their heads in memory. */
-int scan_stream_follow(int fd, uint64_t cap, int file);
+int scan_stream_follow(int fd, uint64_t cap, int file, void (*done)(void));
 int scan_npz_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 
 #endif

@@ -181,7 +181,7 @@ static int message_take(struct follower *f, int memory, uint64_t cap, bool *end)
     return pass(f, body, false);
 }
 
-int scan_stream_follow(int fd, uint64_t cap, int file)
+int scan_stream_follow(int fd, uint64_t cap, int file, void (*done)(void))
 {
     struct follower *f = calloc(1, sizeof *f);
     uint8_t *chunk = malloc(CHUNK);
@@ -197,6 +197,8 @@ int scan_stream_follow(int fd, uint64_t cap, int file)
         rc = err_set(ERR_MALFORMED_FILE, "The MRD stream has no header (message 3).");
     if (rc == 0)
         rc = scan_builder_close(&f->builder, f->readouts, f->count);
+    if (rc == 0)
+        done();
     free(f ? f->readouts : NULL);
     free(chunk);
     free(f);

@@ -19,6 +19,7 @@
 enum {
     MUST_COPY = 1, /* in addition to error codes: the samples cannot be read in place */
     HEADS = 1024,  /* acquisitions a batch in the first pass */
+    ARRIVING = 8,  /* the same of a file that is still being written: few are left to convert when its end has come */
     SAMPLES = 256, /* at most, in the second */
 };
 
@@ -208,7 +209,8 @@ static int heads_convert(struct source *s, uint64_t first, size_t count, struct 
 static int heads_read(struct source *s, struct scan_builder *b)
 {
     size_t room = s->head_bytes > sizeof(struct scan_readout) ? s->head_bytes : sizeof(struct scan_readout);
-    const size_t batch = s->items.count < HEADS ? (size_t)s->items.count : HEADS;
+    const size_t most = s->h5.growing >= 0 ? ARRIVING : HEADS;
+    const size_t batch = s->items.count < most ? (size_t)s->items.count : most;
     struct scan_readout *heads = malloc(batch * sizeof *heads);
     char *work = calloc(batch, room), *beside = malloc(batch * sizeof *heads);
     int rc = heads && work && beside ? 0 : err_no_memory("reading the acquisitions' heads");
@@ -411,6 +413,7 @@ struct file_image {
     const void *image;
     size_t bytes;
     int growing;
+    void (*done)(void); /* see codec_formats.h; NULL: of a file that is complete */
 };
 
 static int hdf5_decode(int fd, uint64_t cap, const struct file_image *upload, const struct scan_wanted *wanted,
@@ -422,8 +425,10 @@ static int hdf5_decode(int fd, uint64_t cap, const struct file_image *upload, co
     if (rc == 0)
         rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, &s.h5, wanted)
                                            : acquisitions_decode(&s, fd, cap, wanted, in_place);
-    if (rc == 0)
+    if (rc == 0 && upload->done) {
         h5_upload_wait(&s.h5, upload->bytes); /* for samples that stay there */
+        upload->done();
+    }
     source_close(&s);
     return rc;
 }
@@ -437,11 +442,11 @@ static int upload_decode(int fd, uint64_t cap, const struct file_image *upload, 
 
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
 {
-    const struct file_image upload = {file, bytes, -1};
+    const struct file_image upload = {file, bytes, -1, NULL};
     return upload_decode(fd, cap, &upload, wanted);
 }
 
-int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted)
+int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *wanted, void (*done)(void))
 {
     uint8_t head[H5_LENGTH_HEAD];
     const bool there = pread(file, head, sizeof head, 0) == sizeof head;
@@ -451,7 +456,7 @@ int scan_hdf5_follow(int fd, uint64_t cap, int file, const struct scan_wanted *w
     void *image = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
     if (image == MAP_FAILED)
         return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
-    const struct file_image upload = {image, bytes, file};
+    const struct file_image upload = {image, bytes, file, done};
     int rc = upload_decode(fd, cap, &upload, wanted);
     munmap(image, bytes);
     return rc;

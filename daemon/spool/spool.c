@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
@@ -29,6 +31,12 @@ static int state_lock(int folder, const char *state_dir)
         poll(NULL, 0, TRY_MS);
     }
     return 0;
+}
+
+static bool is_in_memory(int folder)
+{
+    struct statfs system;
+    return fstatfs(folder, &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve)
@@ -62,6 +70,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
         spool_free(spool);
         return rc;
     }
+    spool->in_memory = is_in_memory(spool->scans);
     *out = spool;
     return 0;
 }
@@ -199,8 +208,10 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
     if (file.fd < 0)
         rc = spool_failed(spool, "opening a file in the spool");
     /* Allocating the blocks now rejects early what could not be stored; file systems without fallocate() are not
-     * required to. */
-    else if (known && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 && (errno == ENOSPC || errno == EDQUOT))
+     * required to. In memory it would take as long as half of the writing, in which the pages are taken anyway, and
+     * spool_room_check() has seen that they are free. */
+    else if (known && !spool->in_memory && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 &&
+             (errno == ENOSPC || errno == EDQUOT))
         rc = spool_failed(spool, "reserving space for the upload");
     if (rc) {
         spool_abort(&file);

@@ -35,6 +35,7 @@ enum {
 
 struct spool {
     int state, scans, results, uploads; /* folders */
+    bool in_memory;                     /* `scans` is in a tmpfs */
     struct folder_sync scans_sync, uploads_sync;
     /* Removals of uploads' files: begun, ended, and not to be undone (spool_uploads_settle()). */
     _Atomic int64_t uploads_unlinking, uploads_unlinked, uploads_settled;

@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -504,6 +506,46 @@ static void names_are_all_or_none_and_what_is_unseen_is_not_missing(void **state
     assert_int_equal(disk_look(f->spool->scans, name, &there), DISK_UNSEEN);
 }
 
+/* The blocks of an upload of BODY bytes of which none has come, and of a file for which they were allocated. */
+static void blocks_measure(const char *folder, long long *upload, long long *allocated)
+{
+    struct spool *spool;
+    struct spool_file file;
+    struct stat there;
+    char path[FOLDER + 8];
+    assert_int_equal(spool_create(&spool, folder, BODY, LIMIT, 0), 0);
+    assert_int_equal(spool_begin(spool, BODY, &file), 0);
+    assert_return_code(fstat(file.fd, &there), errno);
+    *upload = there.st_blocks;
+    spool_abort(&file);
+    spool_free(spool);
+    snprintf(path, sizeof path, "%s/like", folder);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_true(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, BODY) == 0 || errno == EOPNOTSUPP);
+    assert_return_code(fstat(fd, &there), errno);
+    *allocated = there.st_blocks;
+    close(fd);
+}
+
+static void blocks_are_allocated_first_on_a_disk_only(void **state)
+{
+    (void)state;
+    const char *const parent[] = {"/tmp", "/dev/shm"};
+    for (int i = 0; i < 2; i++) {
+        struct statfs system;
+        char folder[FOLDER];
+        long long upload, allocated;
+        snprintf(folder, sizeof folder, "%s/test-blocks-XXXXXX", parent[i]);
+        if (!mkdtemp(folder))
+            skip();
+        assert_return_code(statfs(folder, &system), errno);
+        blocks_measure(folder, &upload, &allocated);
+        assert_true(upload == (system.f_type == TMPFS_MAGIC ? 0 : allocated));
+        assert_int_equal(folder_drop(folder), 0);
+    }
+}
+
 int main(void)
 {
 #define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -520,6 +562,7 @@ int main(void)
         WITH_SPOOL(a_start_sets_aside_files_that_may_have_lost_their_row),
         WITH_SPOOL(a_stop_was_clean_if_the_store_is_unchanged),
         WITH_SPOOL(removed_files_of_any_size_are_closed),
+        cmocka_unit_test(blocks_are_allocated_first_on_a_disk_only),
         WITH_SPOOL(names_are_all_or_none_and_what_is_unseen_is_not_missing),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);

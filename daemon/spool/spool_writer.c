@@ -7,7 +7,10 @@
 #include <string.h>
 
 enum {
-    PUSH_BYTES = 1 << 20, /* the kernel starts write-back after each such step, so that little is left for the fsync */
+    /* The kernel starts write-back after each such step, so that little is left for the fsync. A smaller one leaves
+     * less, but takes longer, which counts where the same thread also receives. */
+    PUSH_BYTES = 1 << 20,
+    PUSH_BEHIND_BYTES = 256 << 10,
     PIECE_BYTES = 256 << 10, /* of one buffer: the most that the HTTP library passes at a time */
     PIECES = 4
 };
@@ -29,7 +32,7 @@ static int file_write(struct spool_file *file, const void *data, size_t bytes)
     if (disk_write(file->fd, data, bytes, &written) < 0)
         return spool_failed(file->spool, "writing the upload");
     file->written += (int64_t)bytes;
-    if (file->written - file->pushed < PUSH_BYTES)
+    if (file->written - file->pushed < (file->behind ? PUSH_BEHIND_BYTES : PUSH_BYTES))
         return 0;
     sync_file_range(file->fd, file->pushed, file->written - file->pushed, SYNC_FILE_RANGE_WRITE);
     file->pushed = file->written;

@@ -5,6 +5,7 @@
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -86,15 +87,35 @@ static void surplus_thin(const struct connections *connections, double now)
             watch_close(watch);
 }
 
+bool connection_is_gone(const struct connection_watch *watch)
+{
+    struct pollfd end = {.fd = watch->fd, .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
+}
+
+/* The library waits for edges of epoll. It expects one after a read that did not fill its buffer; if the client's FIN
+ * had arrived by then, with the last bytes, none comes, and the library does not learn of the end. shutdown() of the
+ * direction that the client has closed already changes nothing but makes an edge: the library reads what is left, and
+ * then the end, upon which it closes a connection whose request is incomplete. One whose request is complete is
+ * answered first, since it is not read until then. */
+static void end_show(const struct connection_watch *watch)
+{
+    if (watch->phase != CONNECTION_ANSWER && connection_is_gone(watch))
+        shutdown(watch->fd, SHUT_RD);
+}
+
 static void *watch_all(void *context)
 {
     struct connections *connections = context;
     pthread_mutex_lock(&connections->lock);
     while (!connections->stopping) {
         double now = clock_seconds();
-        for (struct connection_watch *watch = connections->first; watch; watch = watch->next)
+        for (struct connection_watch *watch = connections->first; watch; watch = watch->next) {
             if (!watch->closing && too_slow(connections, watch, now))
                 watch_close(watch);
+            else if (!watch->closing)
+                end_show(watch);
+        }
         surplus_thin(connections, now);
         thread_cond_wait(&connections->stop, &connections->lock, clock_seconds() + LOOK_SECONDS);
     }

@@ -3,7 +3,8 @@
  *
  * libmicrohttpd's own time limit counts from the last byte: a client that sends one now and then would hold its
  * connection for ever. Here time counts from the beginning of each phase. A connection that takes too long is shut
- * down; the library finds it closed.
+ * down; the library finds it closed. One whose client has closed its sending half before its request was complete is
+ * shown to the library, which may have missed that.
  *
  * Beyond the limit, a new connection closes the one that has been idle longest. If all are busy, the new one is
  * surplus: on up to CONNECTIONS_SURPLUS of these, health requests are answered and all others refused, one request
@@ -62,6 +63,8 @@ void connection_watch(struct connections *connections, struct connection_watch *
                       const struct sockaddr *address);
 void connection_forget(struct connections *connections, struct connection_watch *watch);
 void connection_enter(struct connection_watch *watch, enum connection_phase phase);
+/* Whether the client has closed the connection, or its sending half. */
+bool connection_is_gone(const struct connection_watch *watch);
 /* Whether a refused body may be read to its end before the answer: on surplus connections only while few do so. */
 bool connections_may_read(const struct connection_watch *watch);
 

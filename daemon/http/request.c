@@ -1,7 +1,6 @@
 #include "daemon/http/request.h"
 
 #include <arpa/inet.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,12 +51,6 @@ void request_turn(struct request *request, char name[JOB_CLIENT])
         memcpy(name, said, strlen(said) + 1);
     else
         request_peer(request, name);
-}
-
-bool request_is_gone(const struct request *request)
-{
-    struct pollfd end = {.fd = request->watch->fd, .events = POLLRDHUP};
-    return poll(&end, 1, 0) > 0;
 }
 
 void request_peer(const struct request *request, char name[JOB_CLIENT])

@@ -143,8 +143,6 @@ int64_t http_body_bytes(struct request *request);
 int request_client(struct request *request, char name[JOB_CLIENT]);
 /* The client in whose turn a pool runs the request's work. */
 void request_turn(struct request *request, char name[JOB_CLIENT]);
-/* Whether the client has closed the connection, or its sending half. */
-bool request_is_gone(const struct request *request);
 /* The client's address. */
 void request_peer(const struct request *request, char name[JOB_CLIENT]);
 /* Among whose streams this one counts: its token's client, or the address, not the name in the client's own header:

@@ -433,7 +433,6 @@ def raw(daemon, *pieces, half_close=False, timeout=120):
             for piece in pieces:
                 connection.sendall(piece)
             if half_close:
-                time.sleep(0.003)  # the library misses an end that arrives together with the last bytes
                 connection.shutdown(socket.SHUT_WR)
         except OSError:  # closed while sending; the answer may have arrived
             pass

@@ -56,12 +56,9 @@ def audit_of_purges():
 @test("the audit log is independent of the log level, and records interrupted uploads")
 def audit_always():
     with Daemon(devices="cpu", log_level="error") as daemon:
-        before = daemon.files()
         with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
             connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
                                b"abc")
-            # The library misses an end that arrives together with the last bytes until idle-timeout has passed.
-            wait_until(lambda: any(daemon.files()[name] for name in daemon.new_files(before)), "the bytes to be stored")
         wait_until(lambda: "POST /v1/jobs aborted" in daemon.read_log(), "a word about the upload")
         same([line for line in daemon.read_log().splitlines() if "audit: " not in line], [], "other lines")
 

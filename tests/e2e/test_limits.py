@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, Response, main, same, test, wait_until
+from harness import BIN, Daemon, Response, main, raw, same, test, wait_until
 
 
 def connect(daemon):
@@ -334,6 +334,25 @@ def abandoned():
         assert not is_closed(stays), "a client that stayed was disconnected"
         same(set(jobs()), {"queued"}, "states")  # no client asked to have them canceled
         stays.close()
+
+
+@test("a client that closes its sending half within a request loses it at once, also together with its last bytes")
+def half_closed():
+    patient = {"header_timeout": 600, "idle_timeout": 600}
+    with Daemon(devices="cpu", log_level="info", **patient) as daemon:
+        body = scans.radial().bytes(daemon.state)
+        whole = b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        files, counted = daemon.files(), 'mrirecond_ingest_rejected_total{reason="body-incomplete"}'
+        for part in (whole[:30], whole[:-1], whole[:-1], whole[:-1]):
+            with connect(daemon) as connection:
+                connection.sendall(part)
+                connection.shutdown(socket.SHUT_WR)
+                same(connection.recv(100), b"", "what an incomplete request is answered with")
+        wait_until(lambda: not daemon.new_files(files), "the uploads to be removed")
+        wait_until(lambda: daemon.metrics().get(counted) == 3, "the uploads to be counted")
+        for request, status in ((whole, b"202"), (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200")):
+            for _ in range(5):
+                same(raw(daemon, request, half_close=True)[9:12], status, "the answer to a complete request")
 
 
 @test("a wait may be longer than the header timeout")

@@ -9,10 +9,10 @@
  *
  * Plans of each width, of oversamplings as nufft.c tries them and of each method are candidates if they keep the
  * tolerance and the model of their times expects 1 to `within` times what it expects of the choice for one of the
- * tolerances and purposes. Each is timed briefly once for all tolerances (--all prints these times). Then the fastest
- * of a tolerance and purpose and the plan that is chosen for it are timed again, in turn: the median of ROUNDS medians
- * each, since that of many candidates which had the luckiest time is not the fastest. `spread` is the chosen plan's
- * slowest round over its fastest. */
+ * tolerances and purposes. Each is timed briefly once for all tolerances (--all prints these times), for each purpose
+ * in a plan made for it, since a plan's bins depend on that. Then the fastest of a tolerance and purpose and the plan
+ * that is chosen for it are timed again, in turn: the median of ROUNDS medians each, since that of many candidates
+ * which had the luckiest time is not the fastest. `spread` is the chosen plan's slowest round over its fastest. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/nufft_leaf.h"
 #include "gridding/range/kernel.h"
@@ -53,10 +53,10 @@ static const struct bench_case held_out[] = {
 struct candidate {
     struct nufft_params params;
     struct nufft_expected expected;
-    double model[WAYS]; /* seconds; NAN: not asked for */
+    double model[PURPOSES]; /* seconds */
     bool wanted, timed;
     struct nufft_info info; /* if timed */
-    double seconds[WAYS];
+    double seconds[PURPOSES];
 };
 
 /* A case on the device. */
@@ -68,12 +68,6 @@ struct scene {
     struct candidate *candidate;
     int candidates;
 };
-
-/* Seconds of a purpose, from those of the two ways. */
-static double of_purpose(const double seconds[WAYS], int purpose)
-{
-    return purpose == NUFFT_FOR_BOTH ? seconds[0] + seconds[1] : seconds[purpose];
-}
 
 /* ---- candidates ---- */
 
@@ -105,8 +99,8 @@ static int ratios_of(const struct scene *s, double to[RATIOS_MOST])
 static bool same_expected(const struct candidate *a, const struct candidate *b)
 {
     return a->expected.width == b->expected.width && a->expected.error == b->expected.error &&
-           memcmp(a->expected.grid, b->expected.grid, sizeof a->expected.grid) == 0 && a->model[0] == b->model[0] &&
-           a->model[1] == b->model[1];
+           memcmp(a->expected.grid, b->expected.grid, sizeof a->expected.grid) == 0 &&
+           memcmp(a->model, b->model, sizeof a->model) == 0;
 }
 
 static void candidates_make(struct scene *s, const struct options *o)
@@ -131,12 +125,11 @@ static void candidates_make(struct scene *s, const struct options *o)
     for (int i = 0; i < asked; i++) {
         struct candidate *a = &s->candidate[i];
         a->expected.error = INFINITY;
-        for (int way = 0; way < WAYS; way++) {
-            struct nufft_params params = a->params;
-            params.purpose = (enum nufft_purpose)way;
-            if (nufft_expect(s->dev, &params, c->samples, s->k, &a->expected))
+        for (int purpose = 0; purpose < PURPOSES; purpose++) {
+            a->params.purpose = (enum nufft_purpose)purpose;
+            if (nufft_expect(s->dev, &a->params, c->samples, s->k, &a->expected))
                 break; /* no such kernel keeps the tolerance */
-            a->model[way] = a->expected.seconds;
+            a->model[purpose] = a->expected.seconds;
         }
     }
     s->candidates = 0;
@@ -161,7 +154,7 @@ static void candidates_limit(struct scene *s, const struct options *o)
             must(nufft_expect(s->dev, &params, c->samples, s->k, &choice), "nufft_expect");
             const double least = choice.seconds * (1 - 1e-9);
             for (int i = 0; i < s->candidates && named(o->purposes, purpose_names[purpose]); i++) {
-                const double seconds = of_purpose(s->candidate[i].model, purpose);
+                const double seconds = s->candidate[i].model[purpose];
                 if (s->candidate[i].expected.error <= o->tolerance[t] && seconds >= least &&
                     seconds <= o->within * choice.seconds)
                     s->candidate[i].wanted = true;
@@ -191,6 +184,27 @@ static double time_some(const struct scene *s, struct nufft *plan, int way, doub
     return median(times, runs);
 }
 
+/* Seconds of a purpose's transforms in a plan for it, with as many calls each as take about `least` seconds. */
+static double time_purpose(const struct scene *s, struct nufft *plan, int purpose, double least)
+{
+    double seconds = 0;
+    for (int way = 0; way < WAYS; way++)
+        if (purpose == NUFFT_FOR_BOTH || purpose == way)
+            seconds += time_some(s, plan, way, least);
+    return seconds;
+}
+
+/* The candidate's plan for a purpose; that of a choice, which has no width, for its own. */
+static struct nufft *plan_make(const struct scene *s, const struct candidate *a, int purpose)
+{
+    struct nufft_params params = a->params;
+    struct nufft *plan;
+    if (params.width != 0)
+        params.purpose = (enum nufft_purpose)purpose;
+    must(nufft_create(&plan, s->dev, &params, s->of->samples, s->k), "nufft_create");
+    return plan;
+}
+
 static bool same_plan(const struct nufft_info *a, const struct nufft_info *b)
 {
     return a->method == b->method && a->products == b->products && a->width == b->width &&
@@ -201,9 +215,9 @@ static void tell_candidate(const struct scene *s, const struct candidate *a)
 {
     const struct nufft_info *i = &a->info;
     printf("{\"case\":\"%s\",\"what\":\"plan\",\"method\":\"%s\",\"products\":%d,\"width\":%d,\"grid\":[%d,%d,%d],"
-           "\"error\":%.6g,\"adjoint_ms\":%.4f,\"forward_ms\":%.4f}\n",
+           "\"error\":%.6g,\"adjoint_ms\":%.4f,\"forward_ms\":%.4f,\"both_ms\":%.4f}\n",
            s->of->id, nufft_method_name(i->method), i->products, i->width, i->grid[0], i->grid[1], i->grid[2],
-           i->expected_error, a->seconds[0] * 1e3, a->seconds[1] * 1e3);
+           i->expected_error, a->seconds[0] * 1e3, a->seconds[1] * 1e3, a->seconds[2] * 1e3);
 }
 
 /* Times the candidate, unless it turns out to be one of those before it or to use another method; returns the index of
@@ -212,22 +226,23 @@ static int try_candidate(struct scene *s, const struct options *o, int index)
 {
     const double brief = 1e-3; /* s */
     struct candidate *a = &s->candidate[index];
-    struct nufft *plan;
-    must(nufft_create(&plan, s->dev, &a->params, s->of->samples, s->k), "nufft_create");
-    nufft_describe(plan, &a->info);
-    int is = a->params.method == 0 || a->params.method == a->info.method ? index : -1;
-    for (int i = 0; i < index && is == index; i++)
-        is = s->candidate[i].timed && same_plan(&s->candidate[i].info, &a->info) ? i : index;
-    if (is == index) {
-        for (int way = 0; way < WAYS; way++) {
+    int is = index;
+    for (int purpose = 0; purpose < PURPOSES && is == index; purpose++) {
+        struct nufft *plan = plan_make(s, a, purpose);
+        nufft_describe(plan, &a->info);
+        is = a->params.method == 0 || a->params.method == a->info.method ? index : -1;
+        for (int i = 0; i < index && is == index; i++)
+            is = s->candidate[i].timed && same_plan(&s->candidate[i].info, &a->info) ? i : index;
+        for (int way = 0; way < WAYS && is == index; way++)
             time_once(s, plan, way);
-            a->seconds[way] = time_some(s, plan, way, brief);
-        }
+        a->seconds[purpose] = is == index ? time_purpose(s, plan, purpose, brief) : 0;
+        nufft_free(plan);
+    }
+    if (is == index) {
         a->timed = true;
         if (o->all)
             tell_candidate(s, a);
     }
-    nufft_free(plan);
     return is;
 }
 
@@ -244,16 +259,10 @@ static void time_in_turn(struct scene *s, int purpose, struct finalist finalist[
 {
     const double brief = 1e-3; /* s, of a round */
     for (int i = 0; i < count; i++)
-        must(nufft_create(&finalist[i].plan, s->dev, &s->candidate[finalist[i].index].params, s->of->samples, s->k),
-             "nufft_create");
+        finalist[i].plan = plan_make(s, &s->candidate[finalist[i].index], purpose);
     for (int round = -1; round < ROUNDS; round++)
-        for (int i = 0; i < count; i++) {
-            double seconds[WAYS] = {0};
-            for (int way = 0; way < WAYS; way++)
-                if (purpose == NUFFT_FOR_BOTH || purpose == way)
-                    seconds[way] = time_some(s, finalist[i].plan, way, brief);
-            finalist[i].of_round[round < 0 ? 0 : round] = of_purpose(seconds, purpose);
-        }
+        for (int i = 0; i < count; i++)
+            finalist[i].of_round[round < 0 ? 0 : round] = time_purpose(s, finalist[i].plan, purpose, brief);
     for (int i = 0; i < count; i++) {
         finalist[i].seconds = median(finalist[i].of_round, ROUNDS);
         nufft_free(finalist[i].plan);
@@ -270,8 +279,7 @@ static int fastest_left(const struct scene *s, double tolerance, int purpose, co
         bool left = a->timed && a->info.expected_error <= tolerance;
         for (int j = 0; j < count; j++)
             left = left && finalist[j].index != i;
-        if (left &&
-            (fastest < 0 || of_purpose(a->seconds, purpose) < of_purpose(s->candidate[fastest].seconds, purpose)))
+        if (left && (fastest < 0 || a->seconds[purpose] < s->candidate[fastest].seconds[purpose]))
             fastest = i;
     }
     return fastest;
@@ -285,8 +293,8 @@ static void compare(struct scene *s, double tolerance, int purpose, int chosen)
     double least = INFINITY;
     while (count <= FINALISTS) {
         const int next = fastest_left(s, tolerance, purpose, finalist, count);
-        const double seconds = next < 0 ? INFINITY : of_purpose(s->candidate[next].seconds, purpose);
-        least = fmin(least, fmin(seconds, of_purpose(s->candidate[chosen].seconds, purpose)));
+        const double seconds = next < 0 ? INFINITY : s->candidate[next].seconds[purpose];
+        least = fmin(least, fmin(seconds, s->candidate[chosen].seconds[purpose]));
         if (next < 0 || seconds > close * least)
             break;
         finalist[count++].index = next;

@@ -146,13 +146,26 @@ int store_is_there(const struct spool *spool, bool *there)
     return rc;
 }
 
+int store_is_between(const struct spool *spool, bool *between)
+{
+    struct stat repaired;
+    const enum disk_sight seen = disk_look(spool->state, STORE_REPAIRED, &repaired);
+    *between = seen == DISK_THERE;
+    return seen == DISK_UNSEEN ? disk_failed("looking for a repaired job store") : 0;
+}
+
 int state_expect(const struct spool *spool)
 {
     char saved[64];
     int64_t log = 0;
     int scans = 0, results = 0;
-    bool there;
-    int rc = store_is_there(spool, &there);
+    bool there, between;
+    int rc = store_is_between(spool, &between);
+    if (!rc && between)
+        rc = err_set(ERR_STORE, "A repair of the job store was interrupted before " STORE_REPAIRED
+                                " became jobs.db. Run mrirecond --repair-state, which ends it.");
+    if (!rc)
+        rc = store_is_there(spool, &there);
     if (rc || there)
         return rc;
     rc = saved_find(spool, saved);
@@ -242,9 +255,11 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
 {
     struct connection connection = {.db = NULL};
     int64_t version = 0;
-    bool there, damaged = false, all;
+    bool there, between, damaged = false, all;
     int scans, results, rc = store_is_there(spool, &there);
-    if (!rc && !there) { /* SQLite would remove the log of an empty one */
+    if (!rc)
+        rc = store_is_between(spool, &between);
+    if (!rc && (between || !there)) { /* SQLite would remove the log of an empty one */
         rc = state_expect(spool);
         found->store = found->files = !rc;
         fprintf(out, "%s\n", rc ? err_last()->text : "There is no job store yet, and there are no files.");

@@ -24,6 +24,10 @@ int orphans_each(const struct spool *spool, struct connection *connection, int f
 /* The number of such scans and results. */
 int orphans_count(const struct spool *spool, struct connection *connection, int *scans, int *results);
 
+/* A repaired store on its way to its place: while it is there, jobs.db may be the old one without its log. */
+#define STORE_REPAIRED "jobs.db.repaired"
+/* Whether a repair was interrupted then. Fails as disk_failed(). */
+int store_is_between(const struct spool *spool, bool *between);
 /* Whether jobs.db is there, and neither empty nor, with its log, without tables. Fails as disk_failed(). */
 int store_is_there(const struct spool *spool, bool *there);
 /* Open jobs.db, which is there, for reading; *version: of its schema. *damaged: its beginning is no store's, and the

@@ -220,6 +220,21 @@ static int orphans_keep(const struct spool *spool, struct connection *fresh, int
     return !rc && (scans.moved || results.moved) ? spool_found_sync(spool, time) : rc;
 }
 
+/* Put the repaired store in the place of the old one, which is kept. The old one's log must not be read into it, nor be
+ * missed by the old one: in between, no start takes jobs.db. */
+static int swap_end(const struct spool *spool)
+{
+    static const char *const logs[] = {"jobs.db-shm", "jobs.db-wal"};
+    const int folder = spool->state;
+    for (int i = 0; i < 2; i++)
+        if (unlinkat(folder, logs[i], 0) < 0 && errno != ENOENT)
+            return err_set(ERR_IO, "The old job store's %s cannot be removed: %s. Run this again.", logs[i],
+                           strerror(errno));
+    if (fsync(folder) < 0 || renameat(folder, STORE_REPAIRED, folder, "jobs.db") < 0 || fsync(folder) < 0)
+        return err_set(ERR_IO, "The new job store cannot take its place: %s. Run this again.", strerror(errno));
+    return 0;
+}
+
 /* Put the new store in the place of the old one, which keeps its log and gets another name. */
 static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
 {
@@ -240,12 +255,10 @@ static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
         if (kept)
             fprintf(out, "%s is kept as %s\n", i ? "its log" : "the old job store", to);
     }
-    /* The log of the old store must not be read into the new one. */
-    unlinkat(folder, "jobs.db-wal", 0);
-    unlinkat(folder, "jobs.db-shm", 0);
-    if (renameat(folder, FRESH, folder, "jobs.db") < 0 || fsync(folder) < 0)
+    /* The first fsync is for the names of what is kept. */
+    if (fsync(folder) < 0 || renameat(folder, FRESH, folder, STORE_REPAIRED) < 0 || fsync(folder) < 0)
         return err_set(ERR_IO, "The new job store cannot take its place: %s.", strerror(errno));
-    return 0;
+    return swap_end(spool);
 }
 
 /* ---- all steps ---- */
@@ -310,8 +323,12 @@ int state_repair(const char *state_dir, FILE *out)
     struct findings found;
     int64_t time = clock_milliseconds();
     int rc = state_look(state_dir, out, &spool, &found);
-    bool sound = found.store && found.files && found.uploads, mended = true;
-    if (!rc && !(found.store && found.files))
+    bool sound = found.store && found.files && found.uploads, mended = true, between = false;
+    if (!rc)
+        rc = store_is_between(spool, &between);
+    if (!rc && between)
+        rc = swap_end(spool);
+    else if (!rc && !(found.store && found.files))
         rc = rebuild(spool, state_dir, found.store, time, out);
     if (!rc && !found.uploads)
         rc = uploads_look(spool, time, out, &mended);

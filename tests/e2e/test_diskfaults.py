@@ -385,7 +385,8 @@ def upload_not_seen():
             same(daemon.get(where).status, status, f"status after a failed {call}")
             assert daemon.fault.failed(), "nothing has failed"
         daemon.kill()
-        daemon.fault.arm(3, errno.EIO, False, only="fstatat")  # of the job store and its log, then of its note
+        # Of a repaired store, the job store and its log, then of its note.
+        daemon.fault.arm(4, errno.EIO, False, only="fstatat")
         daemon.restart()
         assert daemon.fault.first().endswith(".json"), daemon.fault.first()
 

@@ -256,6 +256,46 @@ def names_unread():
             break
 
 
+@test("a repair that is killed before any of its links, removals or renames, or whose disk refuses it, loses no job")
+def repair_interrupted():
+    damaged()
+    state = STATE[0]
+    everyone = set(state.done + state.waiting)
+
+    def jobs(path):
+        with sqlite3.connect(path + "/jobs.db") as db:
+            return {row[0] for row in db.execute("SELECT id FROM job")}
+
+    for error in (0, errno.EIO):  # 0: killed
+        for number in itertools.count(1):
+            path = state.copy()  # some rows are in the log alone
+            shutil.rmtree(f"{path}/results/{state.done[0]}")  # the store is sound, and its row has to change
+            failing = diskfaults.Fault(path + ".fault")
+            failing.arm(number, error, False, only="linkat unlinkat renameat")
+            status, text = tool(path, "repair", diskfaults.preload(path, failing))
+            if not failing.failed():
+                same(jobs(path), everyone, "jobs after a repair")
+                break
+            when = f"call {number} ({failing.first()}, error {error})"
+            if error:
+                assert status == 0 or diskfaults.tells(text) and "Traceback" not in text, (when, status, text)
+            else:
+                same(status, -signal.SIGKILL, "status of the repair")
+            if os.path.exists(path + "/jobs.db.repaired"):
+                refused(path, "--repair-state")
+                same(tool(path, "check")[0], 3, f"status of --check-state after {when}")
+            else:
+                copy = tempfile.mkdtemp(dir=FOLDER.name)  # SQLite changes what it opens
+                for name in glob.glob(path + "/jobs.db*"):
+                    shutil.copy(name, copy)
+                same(jobs(copy), everyone, f"jobs that a start would find after {when}")
+                shutil.rmtree(copy)
+            status, text = tool(path, "repair")
+            same((status, tool(path, "check")[0]), (0, 0), f"status of a repair after {when} ({text}), and of a check")
+            same(jobs(path), everyone, f"jobs after {when} and another repair")
+            shutil.rmtree(path)
+
+
 @test("folders that a backup lost, since they were empty, belong to the service also if root checks the state first")
 def folders_of_root():
     if os.geteuid() != 0:

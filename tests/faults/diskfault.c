@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@
 
 struct control {
     _Atomic int64_t counted, fails_at; /* fails_at: number of the first call that fails; 0: none */
-    int64_t error, lasts;              /* errno to fail with; whether all later calls fail too */
+    int64_t error, lasts;              /* errno to fail with (0: be killed); whether all later calls fail too */
     _Atomic int64_t failed;            /* number of failed calls */
     char first[96];                    /* the first call that failed, and its file */
     char only[32];                     /* count only calls of these names; "": all that write or add something */
@@ -109,6 +110,8 @@ static bool fails(const char *call, int at, const char *name)
         return false;
     if (atomic_fetch_add(&control->failed, 1) == 0)
         snprintf(control->first, sizeof control->first, "%s %.80s", call, name ? name : "");
+    if (!control->error)
+        raise(SIGKILL);
     errno = (int)control->error;
     return true;
 }

@@ -58,7 +58,9 @@ class Fault:
             self.map = mmap.mmap(file.fileno(), 4096)
 
     def arm(self, number, error, lasts, only=""):
-        """Make the call after `number` - 1 more calls fail, counting only those named in `only` if given."""
+        """Make the call after `number` - 1 more calls fail, counting only those named in `only` if given. Error 0: the
+        process is killed before that call.
+        """
         self.map[136:168] = only.encode().ljust(32, b"\0")
         struct.pack_into("=qq", self.map, 16, error, lasts)
         struct.pack_into("=q", self.map, 8, self.counted() + number)

@@ -324,7 +324,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     if (known)
         open_touch(uploads, id, upload.offset);
     upload_clear(&upload);
-    snprintf(text, sizeof text, "%lld", (long long)offset);
+    snprintf(text, sizeof text, CHUNK_NOTE, (long long)offset);
     if (!rc && checked)
         upload_check_begin(uploads, id, offset);
     if (!rc && checked)

@@ -109,9 +109,15 @@ int64_t upload_chunk_read(int folder, const char *id)
     const int error = errno;
     close(fd);
     errno = error;
-    if (length < 0 || !*text)
-        return length < 0 ? CHUNK_UNREAD : CHUNK_NONE;
-    int64_t offset = strtoll(text, &end, 10);
+    if (length < 0)
+        return CHUNK_UNREAD;
+    const bool marked = *text == '@';
+    char *last = strchr(text, '\n');
+    if (!*text || (marked && !last))
+        return CHUNK_NONE;
+    if (marked)
+        *last = '\0';
+    int64_t offset = strtoll(text + marked, &end, 10);
     return !*end && offset >= 0 ? offset : CHUNK_MALFORMED;
 }
 

@@ -66,11 +66,13 @@ json_t *upload_note_read(int folder, const char *id);
 json_t *upload_note_pack(const struct job *job, const char *metadata);
 /* The future job of an upload. Fails with ERR_IO if the note is incomplete. */
 int upload_job(const struct upload *upload, struct job *job);
+/* ID.chunk is printed so that a part of it is known as one; earlier versions wrote the number alone, which is read. */
+#define CHUNK_NOTE "@%lld\n"
 /* The offset in ID.chunk, or: */
 enum {
     CHUNK_MALFORMED = -1,
     CHUNK_UNREAD = -3, /* it cannot be read: see errno */
-    CHUNK_NONE = -2    /* no such file, or nothing or zeros in it: its writing was interrupted before a chunk began */
+    CHUNK_NONE = -2    /* no such file, or a part of it, or zeros: its writing was interrupted before a chunk began */
 };
 int64_t upload_chunk_read(int folder, const char *id);
 /* How many of an upload's `size` bytes have arrived, without an unverified chunk that began at `chunk`.

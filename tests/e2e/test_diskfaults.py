@@ -154,6 +154,26 @@ def chunk_not_noted():
             same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
+@test("half a note of such a chunk, which the disk does not remove either, takes nothing of those before it")
+def chunk_half_noted():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        daemon.arm("write unlinkat", errno.ENOSPC, lasts=True)
+        digest = base64.b64encode(hashlib.sha256(BODY[30000:]).digest()).decode()
+        daemon.refused(daemon.patch(where, 30000, len(BODY), **{"Upload-Checksum": "sha256 " + digest}))
+        daemon.fault.release()
+        note = f"{daemon.state}/uploads/{where.rsplit('/', 1)[1]}.chunk"
+        assert os.path.getsize(note) > 0, "no half of a note"
+        for _ in range(2):
+            same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000",
+                 "Upload-Offset")
+            daemon.kill()
+            daemon.restart()
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
 def ends_after(calls):
     """A daemon, and a resumable upload of which a chunk was refused while these calls failed."""
     daemon = Failing()

@@ -25,6 +25,14 @@ struct job_listener {
     int (*progress)(void *context, const struct step_progress *now); /* non-zero: stop (canceled) */
 };
 
+/* A file to which a kind has written what depends on no value of the result, while these were computed. */
+struct job_begun {
+    /* Write the rest, in place of job_result.write(), which it fails as; `of` is the result's, and the file's offset
+     * may be anywhere. NULL: the file was not begun. */
+    int (*finish)(const void *of, int fd, int64_t at);
+    int64_t at; /* the kind's */
+};
+
 /* The space that the files of a job's results may use together. Kinds compute the largest size of their files
  * beforehand. */
 struct job_room {
@@ -33,6 +41,10 @@ struct job_room {
     uint64_t most;       /* the limit: more fails with ERR_RESULT_TOO_LARGE; 0: any */
     const char *most_of; /* the limit's name, for the sentence: "option result-limit" */
     uint64_t free;       /* free at present: more fails with ERR_SPOOL_FULL; 0: any */
+    /* The files [count], open for reading and writing; NULL: they do not exist yet. run() may begin one that is empty,
+     * and then fills its begun[count], all zero before. If run() fails, none is begun, and they are empty again. */
+    const int *fds;
+    struct job_begun *begun;
 };
 
 /* The parts of a job's default result, for example the images of a series, if its form can be sent in parts. */

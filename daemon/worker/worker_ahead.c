@@ -262,10 +262,12 @@ static int whole_compute(struct ahead *a, struct dev *dev, void *cache)
     int rc = made_files_create(&job->made, &files, request.kind, a->now.files, a->now.written, a->now.written_count);
     a->now.written_count = 0;
     request.begun = job->begun;
-    request.room.files = files.file;
-    request.room.count = files.count;
-    if (rc == 0)
+    if (rc == 0) {
+        request.room = result_room_read(&files, NULL);
+        request.room.most = a->now.most;
         rc = a->now.run->run(&job->outcome, dev, &request, &computing, job->input);
+        memcpy(job->made.begun, files.begun, sizeof files.begun);
+    }
     /* A job that has begun meanwhile has its files, and needs no copy. */
     if (rc == 0 && !a->begun && job->outcome.most_bytes > 0 && job->outcome.most_bytes <= MOST_WRITTEN)
         job->made.written = result_files_write(&files, &job->outcome) == 0;

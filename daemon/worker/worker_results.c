@@ -30,7 +30,7 @@ int result_files_read(struct result_files *out, const struct kind *kind, const j
     return 0;
 }
 
-struct job_room result_room_read(const struct result_files *files, const json_t *room)
+struct job_room result_room_read(struct result_files *files, const json_t *room)
 {
     return (struct job_room){
         .files = files->file,
@@ -38,6 +38,8 @@ struct job_room result_room_read(const struct result_files *files, const json_t 
         .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
         .most_of = json_string_value(json_object_get(room, "most_of")),
         .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
+        .fds = files->fds,
+        .begun = files->begun,
     };
 }
 
@@ -150,6 +152,11 @@ static int file_write(const struct writing *writing, int i)
     const struct job_result *result = job_outcome_find(writing->outcome, name);
     if (!result)
         return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a bug in the server.", name);
+    const struct job_begun *begun = &files->begun[i];
+    if (begun->finish) {
+        int rc = begun->finish(result->of, files->fds[i], begun->at);
+        return rc == 0 ? write_back(files, files->fds[i]) : rc;
+    }
     /* What was computed ahead may have been written there, and be of no use. */
     const bool used = fstat(files->fds[i], &there) == 0 && there.st_size > 0;
     if (used && (ftruncate(files->fds[i], 0) < 0 || lseek(files->fds[i], 0, SEEK_SET) < 0))
@@ -267,6 +274,15 @@ bool made_files_match(const struct made_files *made, const struct result_files *
     for (int i = 0; i < made->count && same; i++)
         same = made->file[i].result == files->file[i].result && made->file[i].format == files->file[i].format;
     return same;
+}
+
+void made_files_hand(const struct made_files *made, struct result_files *files)
+{
+    struct stat one, other;
+    for (int i = 0; i < made->count; i++)
+        if (fstat(made->file_of[i], &one) == 0 && fstat(files->fds[i], &other) == 0 && one.st_dev == other.st_dev &&
+            one.st_ino == other.st_ino)
+            files->begun[i] = made->begun[i];
 }
 
 int made_files_copy(const struct made_files *made, const struct result_files *files, const struct job_outcome *outcome)

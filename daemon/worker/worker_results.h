@@ -14,9 +14,10 @@ struct result_files {
     struct result_file file[KIND_MAX_FILES];
     int fds[KIND_MAX_FILES]; /* the caller's */
     int count;
-    const atomic_bool *cancel; /* writing them ends once it is true; NULL: it does not */
-    uint64_t most;             /* bytes of all, at most; 0: not known */
-    atomic_ullong *synced;     /* bytes of them that need not be handed to the disk any more; NULL: nobody asks */
+    struct job_begun begun[KIND_MAX_FILES]; /* by the job, through its room */
+    const atomic_bool *cancel;              /* writing them ends once it is true; NULL: it does not */
+    uint64_t most;                          /* bytes of all, at most; 0: not known */
+    atomic_ullong *synced; /* bytes of them that need not be handed to the disk any more; NULL: nobody asks */
 };
 
 /* How much of the writing of these `struct result_files` is done, from 0 to 1; their `synced` is set. Any thread, while
@@ -32,6 +33,7 @@ struct made_files {
     off_t bytes[KIND_MAX_FILES]; /* ... and its size: a new file may get the inode of one that was removed */
     int count;
     bool written; /* the bytes are there */
+    struct job_begun begun[KIND_MAX_FILES];
 };
 
 /* A job's live file, to which images are appended as they are completed (daemon/queue/live.h). One thread. */
@@ -51,8 +53,8 @@ void live_file_show(void *file, const struct job_parts *parts, size_t count, siz
 int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds,
                       int count);
 
-/* The room for these files, which must outlive it, from a job's message. */
-struct job_room result_room_read(const struct result_files *files, const json_t *room);
+/* The room for these files, which must outlive it and stay where they are, from a job's message; NULL: any room. */
+struct job_room result_room_read(struct result_files *files, const json_t *room);
 
 /* Write the job's results, and add the time to its report. The daemon syncs them. Fails as job_result.write(),
  * disk_failed(), and with ERR_CANCELED, ERR_INTERNAL (the job lacks a result, or wrote more than announced). */
@@ -68,6 +70,9 @@ void made_files_release(struct made_files *made);
 void made_files_free(struct made_files *made);
 /* Whether `made` is of the same files, in the same order. */
 bool made_files_match(const struct made_files *made, const struct result_files *files);
+/* The job has begun, and writes to `files`, which match: those of `made` that are the same files and were begun are so
+ * for it, too. */
+void made_files_hand(const struct made_files *made, struct result_files *files);
 /* result_files_write() from there, once they are written; nothing is copied to a file that is the same. Fails likewise.
  */
 int made_files_copy(const struct made_files *made, const struct result_files *files, const struct job_outcome *outcome);

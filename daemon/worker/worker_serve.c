@@ -318,6 +318,8 @@ static bool is_made(struct running *job, const struct job_room *room, double beg
         const double ended = job->made.ended < begun ? job->made.ended : begun;
         json_object_set_new(outcome->report, "ahead_seconds",
                             json_real(ended > job->made.begun ? ended - job->made.begun : 0));
+        if (!job->made.made.written)
+            made_files_hand(&job->made.made, &job->files);
         return true;
     }
     job_outcome_free(&job->made.outcome);

@@ -83,6 +83,13 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
+/* The same as format h5, in two steps, for a series whose values come last. begin: write all else to an empty file; *at
+ * (above 0) is the place of the values. info, xml and the shape stay the same from then on. finish: write the values.
+ * Without that, the file is refused as truncated. Fail as image_write(); of a file whose beginning failed nothing can
+ * be used. */
+int image_begin_h5(const struct image_series *series, int fd, int64_t *at);
+int image_finish_h5(const struct image_series *series, int fd, int64_t at);
+
 /* Image `index` as its message in a stream of format mrd, which has image_message_bytes() of the series' shape: its
  * bytes from `at` on, as many as lie together (*count). What comes before the pixels, which end the message, is put
  * into `beginning`. NULL: the header cannot count them (ERR_LIMIT). */

@@ -1,5 +1,6 @@
 /* ISMRMRD's image file: /dataset/image_0/{header, attributes, data} and /dataset/xml, as libismrmrd's
- * ismrmrd_append_image() lays it out, but data in one contiguous piece written without a copy. */
+ * ismrmrd_append_image() lays it out, but data in one contiguous piece. libhdf5 writes everything but these, and closes
+ * the file; then they are written to their place, without a copy. */
 #include "recon/image/image_h5_fd.h"
 #include "recon/image/image_head.h"
 #include "recon/image/image_leaf.h"
@@ -93,8 +94,10 @@ static struct lists lists_create(void)
     enum { CONVERT_BYTES = 1 << 14 };
     const struct lists lists = {H5P_DEFAULT, H5Pcreate(H5P_DATASET_CREATE), H5Pcreate(H5P_DATASET_XFER)};
     H5Pset_buffer(lists.transfer, CONVERT_BYTES, NULL, NULL);
-    /* Every element is written, so no fill values are needed first (HDF5 requires them for texts). */
+    /* Every element is written, so no fill values are needed first (HDF5 requires them for texts). Their place in the
+     * file is known at once. */
     H5Pset_fill_time(lists.numbers, H5D_FILL_TIME_NEVER);
+    H5Pset_alloc_time(lists.numbers, H5D_ALLOC_TIME_EARLY);
     return lists;
 }
 
@@ -104,11 +107,11 @@ static void lists_close(const struct lists *lists)
     H5Pclose(lists->numbers);
 }
 
-/* Make a dataset of `rank` sizes in `place` and write all of it. `made`: one of the lists. */
-static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from,
+/* Make a dataset of `count` elements in `place` and write all of it. `made`: one of the lists. */
+static bool dataset_write(hid_t place, const char *name, hid_t type, hsize_t count, const void *from,
                           const struct lists *lists, hid_t made)
 {
-    hid_t space = H5Screate_simple(rank, size, NULL);
+    hid_t space = H5Screate_simple(1, &count, NULL);
     hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, made, H5P_DEFAULT);
     bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, lists->transfer, from) >= 0;
     written = (data < 0 || H5Dclose(data) >= 0) && written;
@@ -116,19 +119,33 @@ static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, c
     return written;
 }
 
+/* Make the dataset of the pixels, and find their place: *at. */
+static bool pixels_place(hid_t place, hid_t type, const struct image_series *series, const struct lists *lists,
+                         int64_t *at)
+{
+    hsize_t size[5] = {series->count, series->channels, series->size[2], series->size[1], series->size[0]};
+    hid_t space = H5Screate_simple(5, size, NULL);
+    hid_t data = H5Dcreate2(place, "data", type, space, H5P_DEFAULT, lists->numbers, H5P_DEFAULT);
+    const haddr_t found = data < 0 ? HADDR_UNDEF : H5Dget_offset(data);
+    *at = (int64_t)found;
+    H5Sclose(space);
+    return (data < 0 || H5Dclose(data) >= 0) && found != HADDR_UNDEF;
+}
+
+/* The pixels' dataset is the last, so that they end the file. */
 static bool file_fill(hid_t file, const struct image_series *series, const ISMRMRD_ImageHeader *headers,
-                      const char *const *texts)
+                      const char *const *texts, int64_t *at)
 {
     const struct lists lists = lists_create();
     hid_t types[3] = {header_type(), pixel_type(series->complex_valued), string_type()};
     hid_t group = H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     hid_t image = group < 0 ? -1 : H5Gcreate2(group, "image_0", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    hsize_t one = 1, size[5] = {series->count, series->channels, series->size[2], series->size[1], series->size[0]};
     const char *xml = series->xml;
-    bool written = image >= 0 && dataset_write(image, "header", types[0], 1, size, headers, &lists, lists.numbers) &&
-                   dataset_write(image, "attributes", types[2], 1, size, texts, &lists, lists.texts) &&
-                   dataset_write(image, "data", types[1], 5, size, series->data, &lists, lists.numbers) &&
-                   (!xml || dataset_write(group, "xml", types[2], 1, &one, &xml, &lists, lists.texts));
+    bool written = image >= 0 &&
+                   dataset_write(image, "header", types[0], series->count, headers, &lists, lists.numbers) &&
+                   dataset_write(image, "attributes", types[2], series->count, texts, &lists, lists.texts) &&
+                   (!xml || dataset_write(group, "xml", types[2], 1, &xml, &lists, lists.texts)) &&
+                   pixels_place(image, types[1], series, &lists, at);
     written = (image < 0 || H5Gclose(image) >= 0) && written;
     written = (group < 0 || H5Gclose(group) >= 0) && written;
     for (int i = 0; i < 3; i++)
@@ -158,15 +175,17 @@ static void quiet_end(const struct h5_quiet *quiet)
 }
 
 static int image_file_write(const struct image_series *series, const ISMRMRD_ImageHeader *headers,
-                            const char *const *texts, int fd)
+                            const char *const *texts, int fd, int64_t *at)
 {
     struct h5_fd io = {.fd = fd}, *handed = &io;
     hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS);
     hid_t file = -1;
-    bool written = driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0;
+    /* Few pixels, too, go behind all else, not into a block of small data. */
+    bool written =
+        driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0 && H5Pset_small_data_block_size(list, 0) >= 0;
     if (written)
         file = H5Fcreate("image.h5", H5F_ACC_TRUNC, H5P_DEFAULT, list);
-    written = written && file >= 0 && file_fill(file, series, headers, texts);
+    written = written && file >= 0 && file_fill(file, series, headers, texts, at);
     written = (file < 0 || H5Fclose(file) >= 0) && written;
     H5Pclose(list);
     if (driver >= 0)
@@ -176,7 +195,8 @@ static int image_file_write(const struct image_series *series, const ISMRMRD_Ima
     return written ? 0 : err_set(ERR_IO, "HDF5 could not write the image.");
 }
 
-int image_write_h5(const struct image_series *series, int fd)
+/* Write everything but the pixels; *at: their place. */
+static int all_but_pixels(const struct image_series *series, int fd, int64_t *at)
 {
     int rc = image_head_check(series);
     if (rc != 0)
@@ -192,12 +212,40 @@ int image_write_h5(const struct image_series *series, int fd)
         texts[i] = image_attributes;
     }
     struct h5_quiet quiet = quiet_begin();
-    rc = image_file_write(series, headers, texts, fd);
+    rc = image_file_write(series, headers, texts, fd, at);
     quiet_end(&quiet);
 out:
     free(texts);
     free(headers);
     return rc;
+}
+
+static size_t pixel_bytes(const struct image_series *series)
+{
+    return series->count * series->channels * image_pixels(series) * image_lanes(series) * sizeof(float);
+}
+
+int image_begin_h5(const struct image_series *series, int fd, int64_t *at)
+{
+    int rc = all_but_pixels(series, fd, at);
+    /* It ends before the pixels, for then it is refused as truncated if they never come. */
+    if (rc == 0 && lseek(fd, 0, SEEK_END) == *at + (off_t)pixel_bytes(series) && ftruncate(fd, (off_t)*at) < 0)
+        rc = result_put_failed(errno, "The image");
+    return rc;
+}
+
+int image_finish_h5(const struct image_series *series, int fd, int64_t at)
+{
+    if (lseek(fd, (off_t)at, SEEK_SET) < 0)
+        return result_put_failed(errno, "The image");
+    return image_put(fd, series->data, pixel_bytes(series));
+}
+
+int image_write_h5(const struct image_series *series, int fd)
+{
+    int64_t at = 0;
+    int rc = all_but_pixels(series, fd, &at);
+    return rc == 0 ? image_finish_h5(series, fd, at) : rc;
 }
 
 /* ---- reading back ---- */

@@ -136,6 +136,38 @@ static void info_fill(struct recon_job *job, size_t f)
     info->time_stamp = readout->time_stamp;
 }
 
+/* The results, with all but their values. */
+static int results_create(struct gridder *g, size_t channels)
+{
+    struct recon_job *job = g->job;
+    int rc = image_series_create(&job->images, job->frames->count, channels,
+                                 (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
+                                 recon_complex_out(job));
+    if (rc == 0 && recon_wants(job, RECON_RESULT_MAPS))
+        rc = image_series_create(&job->maps, job->frames->count, (size_t)g->most_coils, job->images->size, true);
+    if (rc != 0)
+        return rc;
+    struct image_series *series = job->images;
+    series->phases = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_PHASE;
+    for (size_t f = 0; f < series->count; f++)
+        info_fill(job, f);
+    if (job->dim == 2 && series->count > 1 && series->info[0].slice != series->info[1].slice) {
+        double square = 0;
+        for (int d = 0; d < 3; d++)
+            square += pow((double)series->info[1].position[d] - (double)series->info[0].position[d], 2);
+        series->slice_spacing_mm = (float)sqrt(square);
+    }
+    if (job->scan.xml)
+        series->xml = strdup(job->scan.xml);
+    if (job->maps) {
+        memcpy(job->maps->info, series->info, series->count * sizeof *series->info);
+        job->maps->slice_spacing_mm = series->slice_spacing_mm;
+        if (job->scan.xml)
+            job->maps->xml = strdup(job->scan.xml);
+    }
+    return 0;
+}
+
 static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
@@ -147,19 +179,11 @@ static int gridder_create(struct gridder *g)
     if (rc != 0 && plan_cache_clear(job->cache))
         rc = recon_memory_check(g, channels);
     if (rc == 0)
-        rc = image_series_create(&job->images, job->frames->count, channels,
-                                 (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
-                                 recon_complex_out(job));
+        rc = results_create(g, channels);
     if (rc != 0)
         return rc;
-    if (recon_wants(job, RECON_RESULT_MAPS))
-        rc = image_series_create(&job->maps, job->frames->count, (size_t)g->most_coils, job->images->size, true);
-    if (rc != 0)
-        return rc;
-    job->images->phases = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_PHASE;
+    recon_files_begin(job);
     job->made = calloc(job->frames->count, sizeof *job->made);
-    for (size_t f = 0; f < job->frames->count; f++)
-        info_fill(job, f);
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));
     g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* with one image there is nothing to compare */
@@ -212,27 +236,6 @@ static void info_report(struct recon_job *job, size_t f)
             job, "The readouts of an image differ in position or direction; the image has those of the first.");
     if (frame->averages > 1)
         recon_report_decide(job, "averages", "combine", "%d averages are combined into one image.", frame->averages);
-}
-
-static void series_finish(struct recon_job *job)
-{
-    struct image_series *series = job->images;
-    for (size_t f = 0; f < series->count; f++)
-        info_report(job, f);
-    if (job->dim == 2 && series->count > 1 && series->info[0].slice != series->info[1].slice) {
-        double square = 0;
-        for (int d = 0; d < 3; d++)
-            square += pow((double)series->info[1].position[d] - (double)series->info[0].position[d], 2);
-        series->slice_spacing_mm = (float)sqrt(square);
-    }
-    if (job->scan.xml)
-        series->xml = strdup(job->scan.xml);
-    if (!job->maps)
-        return;
-    memcpy(job->maps->info, series->info, series->count * sizeof *series->info);
-    job->maps->slice_spacing_mm = series->slice_spacing_mm;
-    if (job->scan.xml)
-        job->maps->xml = strdup(job->scan.xml);
 }
 
 /* The largest magnitude of all images' numbers; NaN is above all. */
@@ -384,7 +387,8 @@ int recon_images(struct recon_job *job)
         const bool lives = recon_coils_report(job, g.most_coils);
         rc = job->keep ? 0 : images_check(job, lives); /* of a beginning, the whole job's */
         recon_report_number(job, "upload_beside_gridding", g.beside);
-        series_finish(job);
+        for (size_t f = 0; f < job->frames->count; f++)
+            info_report(job, f);
     }
     if (rc == 0 && job->keep)
         rc = recon_made_keep(&g);

@@ -55,6 +55,7 @@ struct recon_job {
     bool *coil_lives;          /* step "images", [coils]: the coil has a sample that is not 0 */
     struct image_series *images;
     struct image_series *maps;       /* of the same images: a channel for each coil; NULL: not requested */
+    struct recon_files *files;       /* of these, begun; NULL: none is */
     bool *made;                      /* step "images", [frames]: the image is complete */
     size_t shown;                    /* number of complete images from the first on */
     const struct recon_made *before; /* images of the scan's beginning (recon_made.h); NULL: none */
@@ -259,6 +260,13 @@ int recon_given_maps(const struct recon_job *job, int coils, const int n[3], str
 /* Check that the scan's coil or field map fits the reconstructed encoding: it has the first encoding's matrix. Fails
  * with ERR_MALFORMED_FILE. */
 int recon_given_check(const struct recon_job *job, const char *what);
+
+/* ---- files (recon_files.c) ---- */
+
+/* Begin native files of the job's images and maps, whose shape, places and header are there, in a thread of its own, on
+ * a GPU: a CPU has no processor to spare. end: wait for that; `failed`: they are to be empty again. */
+void recon_files_begin(struct recon_job *job);
+void recon_files_end(struct recon_job *job, bool failed);
 
 /* ---- report (recon_report.c) ---- */
 

@@ -381,6 +381,7 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
 static void job_free(struct recon_job *job)
 {
     recon_early_free(job);
+    recon_files_end(job, true);
     recon_made_return(job);
     image_series_free(job->images);
     image_series_free(job->maps);
@@ -426,6 +427,7 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
     if (rc == 0)
         rc = recon_report_frames(job);
     if (rc == 0) {
+        recon_files_end(job, false);
         *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
         result_give(out, job, RECON_RESULT_IMAGE, &job->images);
         result_give(out, job, RECON_RESULT_MAPS, &job->maps);

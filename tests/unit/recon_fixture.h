@@ -149,6 +149,7 @@ static inline double rss_error(const struct flat *flat, uint64_t mask, int coils
 #define TOLERANCE 3e-5
 
 static struct recon_cache *cache; /* the cache that jobs are run with; NULL: none */
+static struct job_room space;     /* the room, likewise */
 
 /* Run with "NAME=VALUE ..." in addition to tolerance=1e-5 and traj_units=pixel; the units are given because random
  * samples do not reach the edge of k-space exactly. */
@@ -167,7 +168,7 @@ static inline int run(struct flat *flat, const char *parameters, struct job_outc
         *value++ = '\0';
         assert_int_equal(param_values_set(kind, &values, word, value), 0);
     }
-    const struct job_request request = {.kind = kind, .values = &values, .input = -1, .cache = cache};
+    const struct job_request request = {.kind = kind, .values = &values, .input = -1, .cache = cache, .room = space};
     return recon_run_scan(out, dev, &request, listener, flat_scan(flat));
 }
 

@@ -127,6 +127,36 @@ static void h5_is_read_by_libismrmrd(void **state)
     }
 }
 
+/* Whatever its shape and header, for it may end before them. */
+static void the_pixels_end_an_h5_file(void **state)
+{
+    (void)state;
+    static const size_t shapes[][5] = {
+        {1, 1, 1, 1, 1}, {300, 1, 1, 1, 1}, {3, 2, 6, 5, 4}, {1, 1, 256, 200, 1}, {9, 1, 64, 64, 1}, {1, 1, 400, 40, 1},
+    };
+    for (size_t i = 0; i < 3 * sizeof shapes / sizeof *shapes; i++) {
+        const size_t *n = shapes[i / 3], xml = (size_t[]){0, 1, 100000}[i % 3];
+        struct image_series *series = series_make(n[0], n[1], n[2], n[3], n[4], i % 2), *back = NULL;
+        const size_t bytes = n[0] * n[1] * n[2] * n[3] * n[4] * (i % 2 ? sizeof(struct c32) : sizeof(float));
+        free(series->xml);
+        series->xml = xml > 0 ? calloc(xml, 1) : NULL;
+        if (xml > 0)
+            memset(series->xml, '<', xml - 1);
+        const int fd = memfd_create("image", MFD_CLOEXEC);
+        int64_t at = 0;
+        assert_int_equal(image_begin_h5(series, fd, &at), 0);
+        assert_int_equal(lseek(fd, 0, SEEK_END), at);
+        assert_int_equal(image_read_h5_fd(&back, fd), ERR_MALFORMED_FILE);
+        assert_int_equal(image_finish_h5(series, fd, at), 0);
+        assert_int_equal(lseek(fd, 0, SEEK_END), at + (off_t)bytes);
+        assert_int_equal(image_read_h5_fd(&back, fd), 0);
+        assert_memory_equal(back->data, series->data, bytes);
+        image_series_free(back);
+        image_series_free(series);
+        close(fd);
+    }
+}
+
 static void phase_images_keep_their_range(void **state)
 {
     (void)state;
@@ -295,6 +325,7 @@ int main(void)
         cmocka_unit_test(npy_is_c_order),
         cmocka_unit_test(npy_keeps_frames_and_slices_apart),
         cmocka_unit_test(h5_is_read_by_libismrmrd),
+        cmocka_unit_test(the_pixels_end_an_h5_file),
         cmocka_unit_test(phase_images_keep_their_range),
         cmocka_unit_test(unknown_image_formats_are_refused),
         cmocka_unit_test(a_full_disk_is_reported_as_one),

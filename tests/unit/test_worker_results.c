@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -128,6 +129,55 @@ static void a_new_file_with_the_inode_of_a_written_one_is_written(void **state)
     close(file);
 }
 
+/* Writes behind what is there. */
+static int rest_write(const void *of, int fd, int64_t at)
+{
+    (void)of;
+    return pwrite(fd, "rest", 4, at) == 4 ? 0 : ERR_INTERNAL;
+}
+
+static void contents_are(int file, const char *expected)
+{
+    char there[16] = "";
+    assert_true(pread(file, there, sizeof there - 1, 0) >= 0);
+    assert_string_equal(there, expected);
+}
+
+/* The job has its own files, or others, when what it began ahead is finished. */
+static void what_a_job_began_is_finished(void **state)
+{
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        struct made_files made;
+        struct result_files files, of_job;
+        const struct kind *kind = kind_find("recon");
+        char name[KIND_FILE_NAME];
+        kind_file_name(kind, (struct result_file){0, 0}, name);
+        json_t *names = json_pack("[s]", name);
+        struct job_outcome outcome = {.result = {{kind->results[0].name, NULL, short_write, NULL}},
+                                      .results = 1,
+                                      .report = json_pack("{s:{}}", "stages")};
+        const int own = memfd_create("result", MFD_CLOEXEC);
+        const int file = same ? dup(own) : memfd_create("result", MFD_CLOEXEC);
+        assert_int_equal(made_files_create(&made, &files, kind, names, &own, 1), 0);
+        const struct job_room room = result_room_read(&files, NULL);
+        assert_int_equal(room.fds[0], own);
+        assert_int_equal(write(room.fds[0], "begun ", 6), 6);
+        room.begun[0] = (struct job_begun){rest_write, 6};
+        memcpy(made.begun, files.begun, sizeof files.begun);
+        assert_int_equal(result_files_write(&files, &outcome), 0);
+        contents_are(own, "begun rest");
+        assert_int_equal(result_files_read(&of_job, kind, names, &file, 1), 0);
+        made_files_hand(&made, &of_job);
+        assert_int_equal(result_files_write(&of_job, &outcome), 0);
+        contents_are(file, same ? "begun rest" : "image");
+        made_files_free(&made);
+        json_decref(outcome.report);
+        json_decref(names);
+        close(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +185,7 @@ int main(void)
         cmocka_unit_test(how_much_is_written_is_told),
         cmocka_unit_test(all_of_a_large_result_is_synced),
         cmocka_unit_test(a_new_file_with_the_inode_of_a_written_one_is_written),
+        cmocka_unit_test(what_a_job_began_is_finished),
     };
     return cmocka_run_group_tests_name("worker results", tests, NULL, NULL);
 }

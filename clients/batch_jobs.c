@@ -112,6 +112,12 @@ static int send(struct batch *batch, struct scan_entry *scan)
     char *file = folder_path(batch->folder, scan->name);
     int rc = file ? 0 : ERR_NO_MEMORY;
     bool readable = file && access(file, R_OK) == 0;
+    if (file && !readable && batch->endless && errno != EACCES) {
+        /* It is gone, or its folder is away for a while: the next look at the folder tells. */
+        scan->not_before = clock_seconds() + BUSY_SECONDS;
+        free(file);
+        return 0;
+    }
     if (file && (!readable || scan->bytes == 0)) {
         rc = ended(batch, scan, SCAN_FAILED, err_name(readable ? ERR_EMPTY_BODY : ERR_IO),
                    readable ? "The file is empty." : strerror(errno));

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 
 import scans
 from harness import BIN, Daemon, client, free_port, main, same, test, wait_until
@@ -114,6 +115,27 @@ def broken_off():
             put(OTHER, where, "c.h5")
             wait_until(lambda: watch.saved, "the third image")
             same((watch.saved, jobs(daemon)), ([f"{where}/images/c.png"], 3), "saved, and jobs")
+
+
+@test("scans that wait to be sent while their folder is away have not failed: they are sent when it is back")
+def folder_away():
+    with Daemon(devices="cpu") as daemon:
+        where, out = tempfile.mkdtemp(dir=FOLDER.name), tempfile.mkdtemp(dir=FOLDER.name)
+        for i in range(34):  # two more than are on the server at a time
+            put(GOOD, where, f"{i:02}.h5")
+        with daemon.paused():
+            watch = Watch(daemon, where, "--out", out, "dcf=given")
+            wait_until(lambda: jobs(daemon) == 32, "the first jobs")
+            os.rename(where, f"{where}.away")
+            wait_until(lambda: any("cannot be read" in line for line in watch.told), "the word that the folder is away")
+        try:
+            wait_until(lambda: len(watch.saved) == 32, "the images of what was sent")
+            time.sleep(1)  # rounds in which there is room for the others
+            os.rename(f"{where}.away", where)
+            wait_until(lambda: len(watch.saved) == 34 or any("failed" in line for line in watch.told), "all images")
+            same((len(watch.saved), [line for line in watch.told if "failed" in line]), (34, []), "saved, and failed")
+        finally:
+            watch.end(signal.SIGKILL)
 
 
 def is_locked(path):

@@ -25,6 +25,7 @@
 #include <string.h>
 
 enum {
+    RESULTS_SMALL = 16 << 20,
     SMALL_BATCH = 128 << 20, /* bytes that they may always use */
     /* A GPU grids some coils while the next ones are uploaded: this many bytes of samples at a time, at least two coils
      * in 3-D, and all of a batch in 2-D, because the 2-D kernels share weights between coils. */
@@ -168,21 +169,40 @@ static int results_create(struct gridder *g, size_t channels)
     return 0;
 }
 
+/* And their files are begun. */
+static int results_begin(struct gridder *g, size_t channels)
+{
+    const int rc = results_create(g, channels);
+    if (rc == 0)
+        recon_files_begin(g->job);
+    return rc;
+}
+
+/* Whether the results are so small that they need not wait for the look at what memory there is, during which their
+ * files can be begun. */
+static bool results_are_small(const struct recon_job *job, size_t channels)
+{
+    const double pixels = (double)job->out_n[0] * job->out_n[1] * job->out_n[2] * (double)job->frames->count;
+    return !recon_wants(job, RECON_RESULT_MAPS) && pixels * (double)channels * sizeof(struct c32) <= RESULTS_SMALL;
+}
+
 static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
     int rc = gridder_sizes(g);
     size_t channels = recon_combines(job) ? 1 : (size_t)g->most_coils;
+    const bool small = results_are_small(job, channels);
+    if (rc == 0 && small)
+        rc = results_begin(g, channels);
     if (rc != 0)
         return rc;
     rc = recon_memory_check(g, channels);
     if (rc != 0 && plan_cache_clear(job->cache))
         rc = recon_memory_check(g, channels);
-    if (rc == 0)
-        rc = results_create(g, channels);
+    if (rc == 0 && !small)
+        rc = results_begin(g, channels);
     if (rc != 0)
         return rc;
-    recon_files_begin(job);
     job->made = calloc(job->frames->count, sizeof *job->made);
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));

@@ -139,7 +139,7 @@ static void found_each(struct spool *spool, void (*each)(void *context, const ch
     disk_names_free(&names);
 }
 
-/* The contents of the folder `name`, without its README. */
+/* The contents of the folder `name`, without its README: those that are there, or that were removed. */
 struct contents {
     struct spool *spool;
     bool remove;
@@ -153,9 +153,11 @@ static void contents_look(struct contents *contents, const char *name)
     struct disk_names names = {.text = NULL};
     int rc = folder < 0 ? -1 : disk_names_read(folder, "looking for what is set aside", &names);
     for (const char *file = NULL; !rc && (file = disk_names_next(&names, file));) {
-        contents->count += strcmp(file, "README") != 0;
+        struct stat there;
         if (contents->remove && disk_remove(&spool->freer, folder, file) < 0)
             disk_folder_remove(&spool->freer, folder, file);
+        const bool gone = disk_look(folder, file, &there) == DISK_MISSING;
+        contents->count += strcmp(file, "README") != 0 && gone == contents->remove;
     }
     disk_names_free(&names);
     if (folder >= 0)

@@ -576,6 +576,26 @@ def overwritten_log():
                    "what was kept aside for more than 30 days to be removed")
 
 
+@test("what was set aside 30 days ago, and the disk refuses to remove, is not told to be removed")
+def found_stays():
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    os.mkdir(path + "/found-1000")  # of 1970
+    kept = path + "/found-1000/01m000000000000000000000aa.scan"
+    with open(kept, "wb") as file:
+        file.write(BODY)
+    failing = diskfaults.Fault(path + ".fault")
+    failing.arm(2, errno.EIO, True, only="unlinkat")  # the first is of the mark of a clean stop
+    with Daemon(state=path, environment=diskfaults.preload(path, failing), expect_trouble=True) as daemon:
+        wait_until(lambda: failing.first().endswith(".scan"), "the attempt to remove it")
+        daemon.process.terminate()
+        daemon.process.wait(SLOW)
+        assert "removed 1 scans" not in daemon.read_log(), daemon.read_log()
+        failing.release()
+        daemon.restart()
+        wait_until(lambda: "removed 1 scans" in daemon.read_log(), "the word that it is removed")
+        assert not os.path.exists(path + "/found-1000"), os.listdir(path)
+
+
 @test("leftovers after a clean stop are removed; after a kill they are set aside, but not incomplete uploads")
 def leftovers():
     names = {f"{number}.part" if part else number: part for number,

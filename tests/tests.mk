@@ -1,13 +1,14 @@
 # What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
 # The slowest programs first, here and below, so that none of them runs alone at the end.
-UNIT     := $(addprefix $(BUILD)/tests/test_,scheduler_faults recon_parts cutcp_split ask mutants series)
+UNIT     := $(addprefix $(BUILD)/tests/test_,mutants recon_parts ask scheduler_faults series cutcp_split op sums_heavy)
 UNIT     += $(filter-out $(UNIT),$(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c)))
 # Linked with the GPU's code itself.
 GPU_LINKED := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.cu))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)) $(GPU_LINKED)
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
-E2E      := $(patsubst %,tests/e2e/test_%.py,page page_again page_forms worker faults nbody uploads_kept state \
-	simulate client queue device stop diskfaults powercut batch clock limits operator daemon_killed)
+E2E      := $(patsubst %,tests/e2e/test_%.py,page page_forms page_again state diskfaults uploads_kept resources worker \
+	device stop queue powercut faults writer batch events daemon_killed nbody clock operator cancel limits durable \
+	client cutcp fulldisk kills simulate outbox worker_serve watch)
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Sanitizers would find nothing in these that they do not find in the others: the documents' commands are also those
 # of the tests of client and daemon, and browsers send what those of login, feed and views send. The library that
@@ -22,10 +23,14 @@ RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*
 
 # Tests read NIfTI back with the reference library.
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
-# With sanitizers, -O2 takes 1.4 times as long to compile as -O1: only tests whose own sums take most of their time
-# gain.
-SUMMING := $(patsubst %,$(BUILD)/obj/tests/unit/test_%.o,cutcp cutcp_split dcf dcf_uneven maps sums)
-$(SUMMING): override CFLAGS += $(if $(filter 1,$(SAN)),-O2)
+# With sanitizers, -O1 takes three times as long to compile as no optimization, and -O2 four times: only tests whose own
+# sums take most of their time gain.
+SUMMING := $(patsubst %,$(BUILD)/obj/tests/unit/test_%.o,ask blob cutcp cutcp_split dcf dcf_pipe dcf_uneven iterative \
+	maps nbody nufft nufft_parts plans range series stack sums sums_pairs traj)
+ifeq ($(SAN),1)
+$(BUILD)/obj/tests/unit/%.o: override CFLAGS += -O0
+$(SUMMING): override CFLAGS += -O2
+endif
 
 # Its plain loops are optimized as the engine is, with which they are compared.
 $(BUILD)/obj/tests/bench/bench_sums.o: override CFLAGS += -O3

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A job store that is truncated, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
 import errno
+import functools
 import glob
 import itertools
 import os
@@ -37,15 +38,14 @@ def refused(state, says):
 class State:
     """A state folder with jobs that succeeded and jobs that wait, as kill -9 leaves it. Tests damage copies of it."""
 
-    def __init__(self):
-        self.folder = os.path.join(FOLDER.name, "state")
-        os.mkdir(self.folder)
+    def __init__(self, waiting):
+        self.folder = tempfile.mkdtemp(dir=FOLDER.name)
         daemon = Daemon(state=self.folder)
         try:
             self.done = [daemon.run(BODY)["id"] for _ in range(2)]
             self.image = daemon.get(f"/v1/jobs/{self.done[0]}/results/image?format=npy").expect(200).body
             os.kill(daemon.worker(), signal.SIGSTOP)  # the queue does not change
-            self.waiting = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(60)]
+            self.waiting = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(waiting)]
         finally:
             daemon.kill()
 
@@ -55,19 +55,20 @@ class State:
         return path
 
 
-STATE = []
+@functools.cache
+def state_of(waiting):
+    return State(waiting)
 
 
-def damaged():
-    """A new copy whose store is a single file, without a write-ahead log."""
-    if not STATE:
-        STATE.append(State())
-    path = STATE[0].copy()
+def damaged(waiting=60):
+    """A new copy whose store is a single file, without a write-ahead log; by default one of many pages."""
+    state = state_of(waiting)
+    path = state.copy()
     with sqlite3.connect(path + "/jobs.db") as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.execute("PRAGMA journal_mode=DELETE")
     db.close()
-    return STATE[0], path
+    return state, path
 
 
 def all_end(state, path, lost=()):
@@ -232,7 +233,7 @@ def names_unread():
     ends = set()
     for number in itertools.count(1):
         for action in ("start", "repair"):
-            state, path = damaged()
+            state, path = damaged(waiting=6)  # each name is a point
             os.unlink(path + "/jobs.db")
             failing = diskfaults.Fault(path + ".fault")
             failing.arm(number, errno.EIO, True, only="readdir")
@@ -258,8 +259,7 @@ def names_unread():
 
 @test("a repair that is killed before any of its links, removals or renames, or whose disk refuses it, loses no job")
 def repair_interrupted():
-    damaged()
-    state = STATE[0]
+    state = state_of(60)
     everyone = set(state.done + state.waiting)
 
     def jobs(path):
@@ -427,19 +427,18 @@ def uploads():
 
 @test("a scan or result that the disk does not show is not missing: --check-state and --repair-state say so")
 def files_unread():
-    if not STATE:
-        STATE.append(State())
-    sound, refusals = jobs_of(STATE[0].copy()), set()
+    state = state_of(60)
+    sound, refusals = jobs_of(state.copy()), set()
     for call, lasts in (("fstatat", False), ("fstatat", True), ("opening", False), ("opening", True)):
         for number in itertools.count(1):
-            path = STATE[0].copy()
+            path = state.copy()
             failing = diskfaults.Fault(path + ".fault")
             failing.arm(number, errno.EIO, lasts, only=call)
             status, text = tool(path, "repair", diskfaults.preload(path, failing))
             if not failing.failed() or (call == "fstatat" and number > 6):  # two results, scans, then others
                 break
             same(jobs_of(path), sound, f"jobs after {failing.first()} failed ({text})")
-            same(set(os.listdir(path + "/spool")), set(os.listdir(STATE[0].folder + "/spool")),
+            same(set(os.listdir(path + "/spool")), set(os.listdir(state.folder + "/spool")),
                  f"scans after {failing.first()} failed")
             if status:
                 assert diskfaults.tells(text.splitlines()[-1]) or "cannot be opened" in text, (failing.first(), text)

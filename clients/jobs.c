@@ -156,7 +156,7 @@ int client_submit(struct server *server, const struct client_options *options)
     int rc = submission_send(server, options, path, options->word[0], NULL, &job);
     free(path);
     if (rc == ERR_CANCELED)
-        fprintf(stderr, "mrirecon: the upload was interrupted; there is no job.\n");
+        fprintf(stderr, "mrirecon: %s\n", err_last()->text);
     return rc ? client_failed() : go_on(server, options, &result, job);
 }
 

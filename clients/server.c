@@ -33,6 +33,7 @@ struct exchange {
     char *text; /* the answer, NUL-terminated */
     size_t length;
     int source, sink; /* file descriptors, -1: none */
+    int64_t left;     /* bytes of the source to be sent; -1: unknown */
     int failed;       /* errno of reading the source or writing the sink */
     bool too_long, stopped;
 };
@@ -175,13 +176,21 @@ static size_t on_body(char *data, size_t one, size_t bytes, void *context)
         exchange->failed = errno;
         return CURL_READFUNC_ABORT;
     }
+    if (exchange->left > 0)
+        exchange->left -= n;
+    else if (n == 0)
+        exchange->left = 0;
     return (size_t)n;
 }
 
 static int on_seek(void *context, curl_off_t offset, int origin)
 {
     struct exchange *exchange = context;
-    return lseek(exchange->source, offset, origin) < 0 ? CURL_SEEKFUNC_CANTSEEK : CURL_SEEKFUNC_OK;
+    const off_t before = lseek(exchange->source, 0, SEEK_CUR), after = lseek(exchange->source, offset, origin);
+    if (before < 0 || after < 0)
+        return CURL_SEEKFUNC_CANTSEEK;
+    exchange->left += exchange->left >= 0 ? before - after : 0;
+    return CURL_SEEKFUNC_OK;
 }
 
 static int on_progress(void *context, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
@@ -255,6 +264,11 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
 {
     const char *url = exchange->server->url;
     const char *reason = *details ? details : curl_easy_strerror(result);
+    if (exchange->stopped && exchange->source >= 0)
+        return err_set(ERR_CANCELED, exchange->left != 0
+                                         ? "The upload was interrupted; there is no job."
+                                         : "Interrupted when all of the scan had been sent: there may be a job of it, "
+                                           "which `mrirecon list` shows.");
     if (exchange->stopped)
         return err_set(ERR_CANCELED, "Interrupted.");
     if (exchange->failed && exchange->source >= 0)
@@ -431,7 +445,7 @@ int server_text(struct server *server, const char *path, char **out, long *statu
 int server_upload(struct server *server, const char *path, int fd, int64_t bytes, const char *key,
                   const struct server_watch *watch, json_t **out)
 {
-    struct exchange exchange = {.server = server, .key = key, .watch = watch, .source = fd, .sink = -1};
+    struct exchange exchange = {.server = server, .key = key, .watch = watch, .source = fd, .left = bytes, .sink = -1};
     long status;
     int rc = perform(&exchange, "POST", path, bytes, &status);
     if (!rc)

@@ -277,6 +277,42 @@ def interrupt(daemon):
     daemon.finish(identity)
 
 
+@test("Ctrl-C during an upload says that there is no job, and after its last byte that there may be one")
+def interrupted_upload(daemon):
+    with tempfile.TemporaryDirectory() as folder:
+        scan = scans.radial(matrix=(16, 16, 1), spokes=16, samples=16, coils=1).write(f"{folder}/scan.h5")
+        bytes_all = os.path.getsize(scan)
+        jobs = lambda: len(daemon.get("/v1/jobs?limit=500").json()["jobs"])  # noqa: E731
+        before = jobs()
+
+        def sent():
+            """Bytes that wait in the kernel for the daemon."""
+            with open("/proc/net/tcp") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+            return max([int(row[4].split(":")[1], 16) for row in rows
+                        if int(row[1].split(":")[1], 16) == daemon.port and row[3] == "01"], default=0)
+
+        for whole in (False, True):
+            read, write = os.pipe()
+            source = open(scan, "rb") if whole else open(read, "rb")
+            os.kill(daemon.process.pid, signal.SIGSTOP)
+            process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", "-"],
+                                       stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                if not whole:
+                    os.write(write, b"part of a scan")
+                wait_until(lambda: sent() > (bytes_all if whole else 100), "the bytes to be sent")
+                process.send_signal(signal.SIGINT)
+                _, stderr = process.communicate(timeout=120)
+            finally:
+                os.kill(daemon.process.pid, signal.SIGCONT)
+            same((process.returncode, "there is no job" in stderr, "there may be a job" in stderr),
+                 (130, not whole, whole), f"exit status, and what is told ({stderr})")
+            for each in (source, write, *[read] * whole):
+                os.close(each) if isinstance(each, int) else each.close()
+        wait_until(lambda: jobs() == before + 1, "the job of the upload that was whole")
+
+
 @test("a terminal of any width shows one progress line with a bar, the step and its iteration; a pipe none")
 def bar():
     with Daemon(environment=holding()) as daemon:

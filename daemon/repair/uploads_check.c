@@ -37,10 +37,11 @@ static bool is_own(const struct uploads_survey *survey, int folder, const char *
            (there.st_uid == survey->state.st_uid && (there.st_mode & 077) == 0 && (there.st_mode & 0600) == 0600);
 }
 
+/* Root may run this, and follows no link that the service's account has made there. */
 static bool own(const struct uploads_survey *survey, int folder, const char *name, mode_t mode)
 {
     return fchownat(folder, name, survey->state.st_uid, survey->state.st_gid, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fchmodat(folder, name, mode, 0) == 0;
+           fchmodat(folder, name, mode, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Check, and repair, owner and mode of `name`, which is a `what`. */

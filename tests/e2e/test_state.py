@@ -311,6 +311,29 @@ def folders_of_root():
     same((status, {os.lstat(each).st_uid for each in everything(path)}), (0, {12345}), f"status and owners ({text})")
 
 
+@test("a link among the uploads, which the service's account can make, gives it no other file: root follows none")
+def links_of_the_account():
+    if os.geteuid() != 0:
+        skip("only root changes files of other users")
+    path, victim = tempfile.mkdtemp(dir=FOLDER.name), f"{FOLDER.name}/victim"
+    with open(victim, "w") as file:
+        file.write("of root")
+    os.chmod(victim, 0o644)
+    with Daemon(state=path) as daemon:
+        identity = begun(daemon, 20000)
+    for ending in ("", ".json", ".chunk"):
+        copy = shutil.copytree(path, f"{path}{ending}-copy")
+        name = f"{copy}/uploads/{identity}{ending}"
+        if os.path.exists(name):
+            os.unlink(name)
+        os.symlink(victim, name)
+        for each in everything(copy):
+            os.lchown(each, 12345, 12345)
+        for action in ("check", "repair"):
+            _, text = tool(copy, action)
+            same((os.stat(victim).st_mode & 0o777, os.stat(victim).st_uid), (0o644, 0), f"of the file ({text})")
+
+
 @test("a store of a newer version is refused by all three, and unchanged")
 def newer():
     _, path = damaged()

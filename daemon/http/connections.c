@@ -16,6 +16,7 @@
 #define SILENT_SECONDS  0.5  /* the same for surplus connections and incomplete heads, once half of all are such */
 #define SURPLUS_SECONDS 2.0  /* time limit for the head of a surplus request, and grace for its body */
 #define LOOK_SECONDS    0.25 /* between two checks of all connections */
+#define SHOWN_SECONDS   1.0  /* after its answer, in which the end of a client that came with its request is shown */
 
 struct connections {
     struct connection_limits limits;
@@ -97,10 +98,12 @@ bool connection_is_gone(const struct connection_watch *watch)
  * had arrived by then, with the last bytes, none comes, and the library does not learn of the end. shutdown() of the
  * direction that the client has closed already changes nothing but makes an edge: the library reads what is left, and
  * then the end, upon which it closes a connection whose request is incomplete. One whose request is complete is
- * answered first, since it is not read until then. */
-static void end_show(const struct connection_watch *watch)
+ * answered first, since it is not read until then. There may be thousands of idle connections, and each look is a
+ * system call: they are looked at only while an end may be new. */
+static void end_show(const struct connection_watch *watch, double now)
 {
-    if (watch->phase != CONNECTION_ANSWER && connection_is_gone(watch))
+    const bool idle = watch->phase == CONNECTION_IDLE && now - watch->since > SHOWN_SECONDS;
+    if (watch->phase != CONNECTION_ANSWER && !idle && connection_is_gone(watch))
         shutdown(watch->fd, SHUT_RD);
 }
 
@@ -114,7 +117,7 @@ static void *watch_all(void *context)
             if (!watch->closing && too_slow(connections, watch, now))
                 watch_close(watch);
             else if (!watch->closing)
-                end_show(watch);
+                end_show(watch, now);
         }
         surplus_thin(connections, now);
         thread_cond_wait(&connections->stop, &connections->lock, clock_seconds() + LOOK_SECONDS);

@@ -98,6 +98,18 @@ static int short_write(const void *of, int format, int fd)
     return write(fd, "image", 5) == 5 ? 0 : ERR_INTERNAL;
 }
 
+/* A job whose only result is written by short_write(), and *names of its files; its report and they are the caller's.
+ */
+static struct job_outcome image_outcome(const struct kind *kind, json_t **names)
+{
+    char name[KIND_FILE_NAME];
+    kind_file_name(kind, (struct result_file){0, 0}, name);
+    *names = json_pack("[s]", name);
+    return (struct job_outcome){.result = {{kind->results[0].name, NULL, short_write, NULL}},
+                                .results = 1,
+                                .report = json_pack("{s:{}}", "stages")};
+}
+
 /* What was written ahead may have been removed; a new file can have the same inode, and is empty. */
 static void a_new_file_with_the_inode_of_a_written_one_is_written(void **state)
 {
@@ -106,12 +118,8 @@ static void a_new_file_with_the_inode_of_a_written_one_is_written(void **state)
     struct result_files files;
     struct stat there;
     const struct kind *kind = kind_find("recon");
-    char name[KIND_FILE_NAME];
-    kind_file_name(kind, (struct result_file){0, 0}, name);
-    json_t *names = json_pack("[s]", name);
-    struct job_outcome outcome = {.result = {{kind->results[0].name, NULL, short_write, NULL}},
-                                  .results = 1,
-                                  .report = json_pack("{s:{}}", "stages")};
+    json_t *names;
+    struct job_outcome outcome = image_outcome(kind, &names);
     const int file = memfd_create("result", MFD_CLOEXEC), own = dup(file);
     assert_int_equal(made_files_create(&made, &files, kind, names, &own, 1), 0);
     assert_int_equal(result_files_write(&files, &outcome), 0);
@@ -151,12 +159,8 @@ static void what_a_job_began_is_finished(void **state)
         struct made_files made;
         struct result_files files, of_job;
         const struct kind *kind = kind_find("recon");
-        char name[KIND_FILE_NAME];
-        kind_file_name(kind, (struct result_file){0, 0}, name);
-        json_t *names = json_pack("[s]", name);
-        struct job_outcome outcome = {.result = {{kind->results[0].name, NULL, short_write, NULL}},
-                                      .results = 1,
-                                      .report = json_pack("{s:{}}", "stages")};
+        json_t *names;
+        struct job_outcome outcome = image_outcome(kind, &names);
         const int own = memfd_create("result", MFD_CLOEXEC);
         const int file = same ? dup(own) : memfd_create("result", MFD_CLOEXEC);
         assert_int_equal(made_files_create(&made, &files, kind, names, &own, 1), 0);

@@ -112,7 +112,12 @@ int journal_open(struct journal **out, const char *path, const char *query)
     if (!rc && (journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
         rc = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
     if (!rc && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
-        rc = err_set(ERR_IO, "%s is in use: another mrirecon is working on this batch.", path);
+        rc = errno == EWOULDBLOCK
+                 ? err_set(ERR_IO, "%s is in use: another mrirecon is working on this batch.", path)
+                 : err_set(ERR_IO,
+                           "%s, the state of the batch, cannot be locked: %s. Use --out to give a folder on a file "
+                           "system that has locks.",
+                           path, strerror(errno));
     if (rc) {
         journal_free(journal);
         return rc;
@@ -143,8 +148,10 @@ static int line_add(const struct journal *journal, json_t *line)
     free(text);
     if (length < 0)
         return err_no_memory("the state of the batch");
-    errno = ENOSPC;
-    bool written = write(journal->fd, whole, (size_t)length) == length && fdatasync(journal->fd) == 0;
+    ssize_t done = 0, n = 0;
+    while (done < length && (n = write(journal->fd, whole + done, (size_t)(length - done))) > 0)
+        done += n; /* the write after a short one fails with the reason */
+    bool written = done == length && fdatasync(journal->fd) == 0;
     free(whole);
     return written
                ? 0

@@ -3,8 +3,10 @@
 import concurrent.futures
 import contextlib
 import errno
+import fcntl
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -14,7 +16,7 @@ import tempfile
 import threading
 
 import scans
-from harness import BIN, ROOT, Daemon, client, free_port, holding, main, same, skip, test, wait_until
+from harness import BIN, ROOT, Daemon, client, fault, free_port, holding, main, same, skip, test, wait_until
 from terminal import at_terminal
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
@@ -339,6 +341,26 @@ def not_shown(daemon):
                                                              **diskfaults.preload(where, failing)})
         assert failing.failed(), "nothing has failed"
         assert done.returncode == 1 and "Input/output error" in done.stderr and not done.stdout, (call, number, done)
+
+
+@test("a state that cannot be locked or written to its end: the reason is told, and no other mrirecon is blamed")
+def state_refused():
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))  # in the middle of the first line
+
+    where = folder(1)
+    words = [os.path.join(BIN, "mrirecon"), "batch", where, "--server", "http://127.0.0.1:9"]
+    unlocked = {**os.environ, "LD_PRELOAD": fault("nolock"), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=unlocked)
+    same(done.returncode, 1, "exit status without locks")
+    assert re.search(r"batch\.state.* cannot be locked: No locks available\. Use --out", done.stderr), done.stderr
+    with open(f"{where}/images/batch.state") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1 and "another mrirecon is working on this batch" in done.stderr, done
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, preexec_fn=limit)
+    assert done.returncode == 1 and "cannot be written: File too large" in done.stderr, done
 
 
 @test("a terminal shows how many scans are done, and the progress of the running job")

@@ -1,6 +1,7 @@
 #include "clients/attach.h"
 
 #include "clients/client.h"
+#include "clients/mapped.h"
 #include "clients/scan_write.h"
 #include "gridding/base/err.h"
 #include "recon/codec/decoder.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,25 +29,6 @@ struct attachment {
 
 /* ---- reading ---- */
 
-static int map_file(const char *path, const uint8_t **bytes, size_t *length)
-{
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    void *mapped = MAP_FAILED;
-    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
-        mapped = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    int rc = mapped == MAP_FAILED ? err_set(ERR_IO, "%s cannot be read (%s).", path,
-                                            fd < 0 ? strerror(errno) : "not a regular file, or empty")
-                                  : 0;
-    if (fd >= 0)
-        close(fd);
-    if (rc != 0)
-        return rc;
-    *bytes = mapped;
-    *length = (size_t)status.st_size;
-    return 0;
-}
-
 /* The codec is installed in this program's folder. */
 static int codec_find(char path[4096])
 {
@@ -57,7 +38,10 @@ static int codec_find(char path[4096])
     if (!slash)
         return err_set(ERR_INTERNAL, "The folder of this program cannot be found.");
     strcpy(slash + 1, "mrirecon-codec");
-    return access(path, X_OK) == 0 ? 0 : err_set(ERR_IO, "%s, which reads scans, is missing.", path);
+    return access(path, X_OK) == 0
+               ? 0
+               : err_set(ERR_IO, "%s, which reads scans, cannot be run: %s. Install mrirecon again.", path,
+                         strerror(errno));
 }
 
 /* Read it in the sandbox, as the service does. */
@@ -218,19 +202,17 @@ static int attach(struct attachment *a, const char *out)
 int attach_main(int argc, char **argv)
 {
     struct attachment a = {.by_line = false};
-    const uint8_t *bytes = NULL;
-    size_t length = 0;
+    struct mapped array = {0};
     if (argc != 3)
         return client_usage("use: mrirecon attach-trajectory SCAN OUT.h5 TRAJECTORY.npy");
-    int rc = map_file(argv[2], &bytes, &length);
+    int rc = mapped_open(&array, argv[2]);
     if (rc == 0)
-        rc = scan_array_npy(&a.trajectory, "trajectory", bytes, length);
+        rc = scan_array_npy(&a.trajectory, "trajectory", array.bytes, array.length);
     if (rc == 0)
         rc = scan_read(&a.scan, argv[0]);
     if (rc == 0)
         rc = attach(&a, argv[1]);
     scan_close(&a.scan);
-    if (bytes)
-        munmap((void *)(uintptr_t)bytes, length);
+    mapped_close(&array);
     return rc == 0 ? CLIENT_OK : client_failed();
 }

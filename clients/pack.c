@@ -1,18 +1,16 @@
 #include "clients/pack.h"
 
 #include "clients/client.h"
+#include "clients/mapped.h"
 #include "gridding/base/err.h"
 #include "gridding/base/num.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -20,12 +18,6 @@ enum { ARRAYS = 7, BART_AXES = 16, NPY_HEAD = 256 };
 static const char *const names[ARRAYS] = {"kspace",        "trajectory", "weights", "noise",
                                           "sensitivities", "fieldmap",   "times"};
 enum { KSPACE, TRAJECTORY, WEIGHTS, NOISE, SENSITIVITIES, FIELDMAP, TIMES };
-
-/* A file in memory, read-only. */
-struct mapped {
-    const uint8_t *bytes;
-    size_t length;
-};
 
 /* An array that becomes a member of the archive. */
 struct member {
@@ -47,24 +39,6 @@ struct archive {
 
 /* ---- files ---- */
 
-static int map_file(struct mapped *out, const char *path)
-{
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-        int rc = err_set(ERR_IO, "%s cannot be read (%s).", path, fd < 0 ? strerror(errno) : "no regular file");
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    void *bytes = status.st_size ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    close(fd);
-    if (bytes == MAP_FAILED)
-        return err_set(ERR_IO, "%s is empty, or cannot be mapped.", path);
-    *out = (struct mapped){bytes, (size_t)status.st_size};
-    return 0;
-}
-
 /* The sizes in BART's NAME.hdr: "# Dimensions" and a line of numbers. */
 static int header_read(struct member *member, const char *base)
 {
@@ -72,11 +46,15 @@ static int header_read(struct member *member, const char *base)
     if (asprintf(&path, "%s.hdr", base) < 0)
         return err_no_memory("a file's name");
     FILE *file = fopen(path, "re");
+    if (!file) {
+        int rc = err_set(ERR_IO, "%s, the sizes of %s.cfl, cannot be read (%s).", path, base, strerror(errno));
+        free(path);
+        return rc;
+    }
     bool found = false;
-    while (file && !found && fgets(line, sizeof line, file))
+    while (!found && fgets(line, sizeof line, file))
         found = strncmp(line, "# Dimensions", 12) == 0 && fgets(line, sizeof line, file) != NULL;
-    if (file)
-        fclose(file);
+    fclose(file);
     char *at = line, *end = line;
     size_t items = 1;
     bool fits = found;
@@ -190,13 +168,13 @@ static int member_open(struct member *member, int which, const char *path)
         if (length > 4 && strcmp(path + length - 4, endings[i]) == 0)
             base = strndup(path, length - 4);
     if (!base) {
-        int rc = map_file(&member->file, path);
+        int rc = mapped_open(&member->file, path);
         if (rc == 0 && (member->file.length < 10 || memcmp(member->file.bytes, "\x93NUMPY", 6) != 0))
             rc = err_set(ERR_UNKNOWN_FORMAT,
                          "%s is neither an .npy file nor a .cfl of BART's. Write it with numpy.save.", path);
         return rc;
     }
-    int rc = asprintf(&data, "%s.cfl", base) < 0 ? err_no_memory("a file's name") : map_file(&member->file, data);
+    int rc = asprintf(&data, "%s.cfl", base) < 0 ? err_no_memory("a file's name") : mapped_open(&member->file, data);
     member->bart = true;
     if (rc == 0)
         rc = header_read(member, base);
@@ -385,7 +363,6 @@ int pack_main(int argc, char **argv)
     if (rc == 0)
         rc = pack(members, argv[0]);
     for (int i = 0; i < ARRAYS; i++)
-        if (members[i].file.bytes)
-            munmap((void *)(uintptr_t)members[i].file.bytes, members[i].file.length);
+        mapped_close(&members[i].file);
     return rc == 0 ? CLIENT_OK : client_failed();
 }

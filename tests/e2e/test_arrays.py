@@ -5,6 +5,7 @@ Tolerance: as in test_images.py. The parameters size and fov_mm replace the head
 """
 import io
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -185,7 +186,9 @@ def not_packed():
     for words, status, said in ((["kspace=@/cartesian.cfl", "trajectory=@/again.npy"], 1, "other axes"),
                                 (["kspace=@/none.npy", "trajectory=@/again.npy"], 1, "none.npy cannot be read"),
                                 (["kspace=@/cartesian.hdr", "trajectory=@/cartesian.cfl"], 1, "other axes"),
-                                (["kspace=/dev/null", "trajectory=@/again.npy"], 1, "no regular file"),
+                                (["kspace=/dev/null", "trajectory=@/again.npy"], 1, "not a regular file"),
+                                (["kspace=/sys/devices/system/cpu/online", "trajectory=@/again.npy"], 1,
+                                 "No such device"),  # which cannot be mapped
                                 (["kspace=@/again.npy"], 2, "use: mrirecon pack"),
                                 (["field=@/again.npy"], 2, "use: mrirecon pack"), ([], 2, "use: mrirecon pack")):
         done = pack("never.npz", *words)
@@ -196,6 +199,9 @@ def not_packed():
         file.write(b"12345678")
     done = pack("never.npz", "kspace=@/cartesian.cfl", "trajectory=@/again.npy")
     assert done.returncode == 1 and "no sizes that fit" in done.stderr, done
+    os.unlink(f"{FOLDER.name}/cartesian.hdr")
+    done = pack("never.npz", "kspace=@/cartesian.cfl", "trajectory=@/again.npy")
+    assert done.returncode == 1 and "cannot be read (No such file" in done.stderr, done
     done = pack("again.npy", "kspace=@/again.npy", "trajectory=@/again.npy")
     assert done.returncode == 1 and "File exists" in done.stderr, done
 
@@ -235,6 +241,19 @@ def attached(daemon):
                              (KSPACE, "real numbers")):
         done = attach(trajectory)
         assert done.returncode == 1 and said in done.stderr and not os.path.exists(out), done
+
+
+@test("mrirecon attach-trajectory: a codec that is missing or cannot be run is told as such")
+def codec_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(f"{BIN}/mrirecon", folder)
+        np.save(f"{folder}/t.npy", TRAJECTORY)
+        for said in ("No such file", "Permission denied"):
+            done = subprocess.run([f"{folder}/mrirecon", "attach-trajectory", f"{folder}/t.npy", f"{folder}/out.h5",
+                                   f"{folder}/t.npy"], capture_output=True, text=True)
+            assert done.returncode == 1 and f"which reads scans, cannot be run: {said}" in done.stderr, done
+            with open(f"{folder}/mrirecon-codec", "w"):
+                pass
 
 
 @test("mrirecon attach-trajectory: the scan keeps its coil maps and its field maps")

@@ -5,6 +5,7 @@
 #include "clients/simulate.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <locale.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -230,7 +231,7 @@ static int command_run(const struct command_row *command, const struct client_op
                      : command->run(server, options);
     server_free(server);
     if (fflush(stdout) != 0 && status == CLIENT_OK) {
-        err_set(ERR_IO, "Standard output cannot be written.");
+        err_set(ERR_IO, "Standard output cannot be written: %s.", strerror(errno));
         return client_failed();
     }
     return status;

@@ -80,17 +80,17 @@ void server_free(struct server *server)
 static int token_read(const char *path, char line[256])
 {
     FILE *file = fopen(path, "re");
-    if (!file)
-        return err_set(ERR_IO, "The token cannot be read from %s: %s.", path, strerror(errno));
-    bool read = fgets(line, 256, file);
-    fclose(file);
+    bool read = file && fgets(line, 256, file);
+    int rc = !file || ferror(file) ? err_set(ERR_IO, "The token cannot be read from %s: %m.", path) : 0;
+    if (file)
+        fclose(file);
     if (read)
         line[strcspn(line, "\r\n")] = '\0';
     for (size_t n = read ? strlen(line) : 0; n > 0 && line[n - 1] == ' '; n--)
         line[n - 1] = '\0';
-    if (!read || !*line)
-        return err_set(ERR_IO, "There is no token in the first line of the file %s.", path);
-    return 0;
+    if (!rc && (!read || !*line))
+        rc = err_set(ERR_IO, "There is no token in the first line of the file %s.", path);
+    return rc;
 }
 
 int server_trust(struct server *server, const char *token, const char *token_file, const char *cacert)
@@ -245,8 +245,9 @@ static int explain_tls(const struct exchange *exchange, CURLcode result, const c
                        "--cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
                        url, reason);
     if (result == CURLE_SSL_CACERT_BADFILE)
-        return err_set(ERR_IO, "%s, from --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM.",
-                       cacert ? cacert : "The system's file of certificates");
+        return err_set(ERR_IO, "%s, from --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM (%s).",
+                       cacert ? cacert : "The system's file of certificates",
+                       cacert && access(cacert, R_OK) < 0 ? strerror(errno) : reason);
     if (result == CURLE_SSL_CONNECT_ERROR)
         return err_set(
             ERR_IO,
@@ -292,6 +293,7 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(ERR_IO, "%s stopped answering (%s). Check the network, and the server's log.", url, reason);
     case CURLE_OUT_OF_MEMORY:
+    case CURLE_WRITE_ERROR: /* of keep(): the other reasons are told above */
         return err_no_memory("the answer of %s", url);
     default:
         return err_set(ERR_IO, "The connection to %s broke (%s). Try again; if it happens again, see the server's log.",

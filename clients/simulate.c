@@ -192,7 +192,7 @@ static int write_truth(const struct simulation *sim)
     bool broken = ferror(file) != 0;
     broken = fclose(file) != 0 || broken;
     if (rc == 0 && broken)
-        rc = err_set(ERR_IO, "The true image %s could not be written to its end: is the disk full?", o->truth);
+        rc = err_set(ERR_IO, "The true image %s could not be written to its end: %m.", o->truth);
     if (rc != 0)
         unlink(o->truth);
     free(image);

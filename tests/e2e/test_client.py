@@ -1,17 +1,20 @@
 #!/usr/bin/python3
 """mrirecon, the command: every command against a live daemon, its exit status, and its error messages."""
 import contextlib
+import http.server
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import tempfile
+import threading
 
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, client, free_port, holding, main, same, test, wait_until
+from harness import BIN, Daemon, client, free_port, holding, main, same, sanitized, test, wait_until
 from terminal import at_terminal
 
 FOLDER = tempfile.TemporaryDirectory()
@@ -257,6 +260,54 @@ def unreachable():
         web.kill()
         web.wait()
         web.stdout.close()
+
+
+@contextlib.contextmanager
+def endless(bytes_sent):
+    """The address of a web server that answers everything with so many blanks."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            with contextlib.suppress(ConnectionError):
+                self.send_response(200)
+                self.send_header("Content-Length", str(bytes_sent))
+                self.end_headers()
+                for _ in range(bytes_sent >> 20):
+                    self.wfile.write(bytes(1 << 20).replace(b"\0", b" "))
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@test("an answer that is larger than a short one can be, or than the memory: that is told, not a broken connection")
+def too_large():
+    with endless(65 << 20) as url:
+        done = client(None, "list", "--server", url, check=False)
+        same(done.returncode, 1, "exit status")
+        assert f"{url} sent more than 64 MB where a short answer was expected. Is the address right?" in done.stderr, \
+            done.stderr
+        if sanitized():  # whose shadow memory does not fit any limit
+            return
+        limit = 80 << 20  # enough for the program, and too little for it and such an answer
+        done = subprocess.run([f"{BIN}/mrirecon", "list", "--server", url], capture_output=True, text=True, timeout=120,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        assert done.returncode == 1 and "[out-of-memory]" in done.stderr and url in done.stderr, done
+
+
+@test("a list that standard output does not take: the reason is told, exit status 1")
+def no_output(daemon):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([f"{BIN}/mrirecon", "kinds", "--server", daemon.url], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=120)
+    assert done.returncode == 1 and "Standard output cannot be written: No space left" in done.stderr, done
 
 
 @test("Ctrl-C while waiting leaves the job running and says how to get it")

@@ -132,6 +132,11 @@ def cut_off():
             same(os.listdir(folder), [], "files")
         same(subprocess.run(words, capture_output=True, timeout=120).returncode, 0, "exit status without the limit")
         assert os.path.getsize(f"{folder}/scan.h5") > 512 << 10, "the scan is no larger than the limit"
+        # The truth, of 2 MB, beside a smaller scan.
+        done = subprocess.run([f"{BIN}/mrirecon", "simulate", "--matrix", "512", "--readouts", "4", "--out",
+                               f"{folder}/small.h5", "--truth", f"{folder}/truth.npy"],
+                              preexec_fn=lambda: limited(512 << 10), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1 and "truth.npy could not be written to its end: File too large" in done.stderr, done
 
 
 @test("simulate refuses meaningless parameters with exit status 2, and leaves no file")

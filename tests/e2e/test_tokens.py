@@ -127,6 +127,8 @@ def token_files(daemon):
         assert told.returncode == 1 and says in told.stderr, told.stderr
     told = client(daemon, "list", "--token-file", token + "s", check=False)
     assert told.returncode == 1 and "cannot be read from" in told.stderr and "No such file" in told.stderr, told.stderr
+    told = client(daemon, "list", "--token-file", daemon.state, check=False)  # it can be opened, and not be read
+    assert told.returncode == 1 and "cannot be read from" in told.stderr and "Is a directory" in told.stderr, told
     told = client(daemon, "list", check=False, MRIRECON_TOKEN="two words")
     assert told.returncode == 1 and "MRIRECON_TOKEN contains more than a token" in told.stderr, told.stderr
 

@@ -88,7 +88,8 @@ static void surplus_thin(const struct connections *connections, double now)
             watch_close(watch);
 }
 
-bool connection_is_gone(const struct connection_watch *watch)
+/* Whether the client has closed the connection, or only its sending half: it may still read an answer. */
+static bool is_at_end(const struct connection_watch *watch)
 {
     struct pollfd end = {.fd = watch->fd, .events = POLLRDHUP};
     return poll(&end, 1, 0) > 0;
@@ -103,7 +104,7 @@ bool connection_is_gone(const struct connection_watch *watch)
 static void end_show(const struct connection_watch *watch, double now)
 {
     const bool idle = watch->phase == CONNECTION_IDLE && now - watch->since > SHOWN_SECONDS;
-    if (watch->phase != CONNECTION_ANSWER && !idle && connection_is_gone(watch))
+    if (watch->phase != CONNECTION_ANSWER && !idle && is_at_end(watch))
         shutdown(watch->fd, SHUT_RD);
 }
 

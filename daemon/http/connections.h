@@ -63,8 +63,6 @@ void connection_watch(struct connections *connections, struct connection_watch *
                       const struct sockaddr *address);
 void connection_forget(struct connections *connections, struct connection_watch *watch);
 void connection_enter(struct connection_watch *watch, enum connection_phase phase);
-/* Whether the client has closed the connection, or its sending half. */
-bool connection_is_gone(const struct connection_watch *watch);
 /* Whether a refused body may be read to its end before the answer: on surplus connections only while few do so. */
 bool connections_may_read(const struct connection_watch *watch);
 

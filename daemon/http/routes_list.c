@@ -142,8 +142,6 @@ int route_jobs_work(struct request *request)
     struct list_query query = {.limit = LIST_DEFAULT, .now = clock_milliseconds()};
     const char *own = role_sees_all(request->identity.role) ? NULL : request->identity.client;
     int count = 0, rc = query_each(request->query, list_take, &query);
-    if (!rc && connection_is_gone(request->watch))
-        rc = err_set(ERR_CANCELED, "The client disconnected before it got the list.");
     if (rc)
         return rc;
     if (!query.fields)

@@ -350,7 +350,8 @@ def half_closed():
                 same(connection.recv(100), b"", "what an incomplete request is answered with")
         wait_until(lambda: not daemon.new_files(files), "the uploads to be removed")
         wait_until(lambda: daemon.metrics().get(counted) == 3, "the uploads to be counted")
-        for request, status in ((whole, b"202"), (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200")):
+        for request, status in ((whole, b"202"), (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200"),
+                                (b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200")):
             for _ in range(5):
                 same(raw(daemon, request, half_close=True)[9:12], status, "the answer to a complete request")
 

@@ -103,7 +103,6 @@ int route_submit_begin(struct request *request)
     struct service *service = request->service;
     int64_t bytes = http_body_bytes(request);
     const char *coding = http_header(request, "Content-Encoding"), *type = http_header(request, "Content-Type");
-    const char *digest = http_header(request, "Content-Digest");
     int rc = submission_read(request);
     if (!rc && coding && strcasecmp(coding, "identity") != 0)
         rc = err_set(ERR_UNKNOWN_FORMAT,
@@ -121,7 +120,9 @@ int route_submit_begin(struct request *request)
         rc = idempotency_begin(&request->idempotency, service->keys, request->job.client,
                                http_header(request, "Idempotency-Key"));
     if (!rc)
-        rc = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
+        rc = digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
+    if (!rc && !request->digest.state)
+        rc = digest_begin_content(&request->digest, http_header(request, "Repr-Digest"));
     if (!rc)
         rc = spool_begin(service->core.spool, bytes, &request->upload);
     if (rc)

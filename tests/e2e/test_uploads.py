@@ -203,6 +203,7 @@ def content_digest(daemon):
     daemon.submit(body, Content_Digest=bad).problem(400, "digest-mismatch")
     daemon.submit(body, Content_Digest="sha-256=:nonsense:").problem(400, "bad-request")
     daemon.submit(body, Repr_Digest=bad).problem(400, "digest-mismatch")
+    daemon.submit(body, Content_Digest="adler=:AAAA:", Repr_Digest=bad).problem(400, "digest-mismatch")
     same(daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0), before, "jobs accepted")
     same(daemon.finish(daemon.submit(body, Content_Digest=good).expect(202).json()["id"])["state"], "succeeded")
     same(daemon.finish(daemon.submit(body, Content_Digest="adler=:AAAA:").expect(202).json()["id"])["state"],

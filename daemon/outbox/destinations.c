@@ -66,14 +66,27 @@ static int secret_read(const struct place *at, const char *path, char secret[DES
     else if (about.st_mode & (S_IRWXO | S_IWGRP))
         rc = err_set(ERR_IO, "%s:%d: other users may read or change %s, which holds a secret. Run chmod 600 on it.",
                      at->path, at->line, path);
-    else if (!fgets(secret, DESTINATION_SECRET, file) || (!strchr(secret, '\n') && !feof(file)))
-        rc = err_set(ERR_BAD_REQUEST, "%s:%d: the first line of %s must hold the secret, of at most %d characters.",
-                     at->path, at->line, path, DESTINATION_SECRET - 2);
+    size_t length = 0;
+    if (!rc) {
+        /* Not fgets(): it does not tell a NUL in the line from its own. */
+        length = fread(secret, 1, DESTINATION_SECRET - 1, file);
+        const char *end = memchr(secret, '\n', length);
+        if (!end && !feof(file))
+            rc = err_set(ERR_BAD_REQUEST, "%s:%d: the first line of %s must hold the secret, of at most %d characters.",
+                         at->path, at->line, path, DESTINATION_SECRET - 2);
+        length = end ? (size_t)(end - secret) : length;
+        if (!rc && memchr(secret, '\0', length))
+            rc = err_set(ERR_BAD_REQUEST,
+                         "%s:%d: the first line of %s holds a NUL byte; the secret must be text. For a random one: "
+                         "openssl rand -hex 32.",
+                         at->path, at->line, path);
+    }
     if (file)
         fclose(file);
     if (rc)
         return rc;
-    secret[strcspn(secret, "\r\n")] = '\0';
+    secret[length] = '\0';
+    secret[strcspn(secret, "\r")] = '\0';
     return *secret ? 0
                    : err_set(ERR_BAD_REQUEST, "%s:%d: the first line of %s is empty; it must hold the secret.",
                              at->path, at->line, path);

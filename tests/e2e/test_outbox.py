@@ -264,6 +264,7 @@ def reload():
     for text, said in (("nonsense\n", ":2: a line begins with"), ("rule nobody\n", ":2: a rule names"),
                        ("destination a webhook ftp://x secret=y\n", ":2: the file y"),
                        (f"destination a webhook http://h/ secret={secret}\n", "chmod 600"),
+                       (f"destination a webhook http://h/ secret={write('nul.secret', 'a' + chr(0) + 'b')}\n", "NUL"),
                        ("destination a webhook http://h/\n", "lacks secret="),
                        (hook("a", 1, "retry=0"), "retry= takes"), (hook("a", 1, "on=running"), "on= takes"),
                        (hook("a", 1, "colour=red"), "no setting"),

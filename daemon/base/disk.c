@@ -204,18 +204,18 @@ int disk_remove(struct disk_freer *freer, int folder, const char *name)
     return rc;
 }
 
-void disk_folder_remove(struct disk_freer *freer, int parent, const char *name)
+bool disk_folder_remove(struct disk_freer *freer, int parent, const char *name)
 {
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
-        return;
+        return false;
     struct disk_names names;
     names_read(folder, &names); /* what it leaves keeps the folder there */
     for (const char *file = NULL; (file = disk_names_next(&names, file));)
         disk_remove(freer, folder, file);
     disk_names_free(&names);
     close(folder);
-    unlinkat(parent, name, AT_REMOVEDIR);
+    return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
 int disk_folder_sync(struct folder_sync *sync, int folder)

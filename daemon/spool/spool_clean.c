@@ -96,8 +96,7 @@ static void result_drop(const struct cleaning *cleaning, const char *name, const
     /* The results can be computed again from the scan; a resumable upload becomes its job later. */
     bool again = row ? row->scan || row->job.state != JOB_QUEUED : spool_has_upload(spool, name);
     if (cleaning->clean || again || !spool_is_id(name)) {
-        disk_folder_remove(&spool->freer, spool->results, name);
-        out->removed++;
+        out->removed += disk_folder_remove(&spool->freer, spool->results, name);
         return;
     }
     snprintf(kept, sizeof kept, "%.*s.results", JOB_ID - 1, name);

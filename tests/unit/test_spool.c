@@ -384,6 +384,11 @@ static void a_start_removes_what_a_crash_left(void **state)
     store_set_kept_scans(store, true, false);
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
     assert_int_equal(cleaned.removed, 1);
+    /* What stays is not counted: a file in the place of a folder of results. */
+    put(f, "results/odd", "a file");
+    assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
+    assert_true(exists(f, "results/%s", "odd"));
+    assert_int_equal(cleaned.removed, 0);
     store_free(store);
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -274,16 +275,31 @@ static void rows_tell(const struct rows *rows, FILE *out)
         fputs("no job could be read from the old job store\n", out);
 }
 
-static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
+/* Make the new store, in the place of one that an interrupted repair left. */
+static int fresh_open(struct connection *fresh, const struct spool *spool, const char *state_dir)
 {
     char path[4096];
+    unlinkat(spool->state, FRESH, 0);
+    /* Root may run this, and follows no link that the service's account has made there meanwhile. SQLite refuses links
+     * in the whole path, and systemd makes the state folder's one. */
+    char *real = realpath(state_dir, NULL);
+    if (!real)
+        return err_set(ERR_IO, "The path of %s cannot be resolved: %s.", state_dir, strerror(errno));
+    const int length = snprintf(path, sizeof path, "%s/" FRESH, real);
+    free(real);
+    if (length >= (int)sizeof path)
+        return err_set(ERR_IO, "The path of %s is too long; it may have %zu bytes.", state_dir,
+                       sizeof path - sizeof "/" FRESH);
+    return connection_open(fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW);
+}
+
+static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
+{
     struct connection old = {.db = NULL}, fresh = {.db = NULL};
     struct rows rows = {0, ROWS_UNKNOWN};
     int64_t version;
     bool there = false, damaged;
-    unlinkat(spool->state, FRESH, 0);
-    snprintf(path, sizeof path, "%s/" FRESH, state_dir);
-    int rc = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    int rc = fresh_open(&fresh, spool, state_dir);
     if (!rc)
         rc = sql_run(fresh.db, "PRAGMA synchronous = FULL", "making the new job store");
     if (!rc)

@@ -46,10 +46,9 @@ struct brick16_args {
 /* 16 samples in shared memory; a block has BRICK16_GROUPS of them. Sample 4 t + i is number i of the four_halves at t.
  */
 template <bool SPLIT> struct brick16_group {
-    four_halves<SPLIT> weights[3][BRICK16_EDGE][4]; /* [axis][row][t] */
-    uint4 lines[2][SPLIT ? 2 : 1][32];              /* [rows 0.. or 8..][high, low][lane]: values times wy */
-    four_halves<SPLIT> values[4][2];                /* [t][real, imaginary] */
-    uint32_t run[PLANES_APART<SPLIT>];              /* run_of() the planes that they reach, by a warp's first */
+    four_halves<SPLIT> x[BRICK16_EDGE][4], z[BRICK16_EDGE][4]; /* weights [row][t] */
+    uint4 lines[SPLIT ? 2 : 1][2][32];                         /* values times wy: [high, low][rows 0.. or 8..][lane] */
+    uint32_t run[PLANES_APART<SPLIT>]; /* run_of() the planes that they reach, by a warp's first */
 };
 
 /* Most groups reach this many of a warp's planes, one more or one less. */
@@ -71,35 +70,50 @@ template <int W, bool SPLIT> static __device__ __forceinline__ uint32_t run_of(i
     return (SPLIT ? ends : 0) | ((uint32_t)first + count * RUN_CASES) << RUN_CASE | (uint32_t)end << RUN_END;
 }
 
-/* The left operands of a group, values times weights along y, in the order of the lanes that read them. */
-template <bool SPLIT> static __device__ __forceinline__ void stage_lines(struct brick16_group<SPLIT> &group)
+/* Clear N bytes that a warp owns. */
+template <int N> static __device__ __forceinline__ void clear_shared(void *memory)
 {
-    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    const four_halves<SPLIT> value[2] = {group.values[t][0], group.values[t][1]};
+    uint4 *clear = (uint4 *)memory + (threadIdx.x & 31);
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const four_halves<SPLIT> y = group.weights[1][8 * j + g][t];
-        union {
-            __half2 half[4];
-            uint4 bits;
-        } high, low;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            multiply<SPLIT>(value[k & 1], y, k >> 1, &high.half[k], &low.half[k]);
-        group.lines[j][0][lane] = high.bits;
-        if (SPLIT)
-            group.lines[j][SPLIT][lane] = low.bits;
+    for (int k = 0; k < N / (int)sizeof(uint4) / 32; k++)
+        clear[32 * k] = make_uint4(0, 0, 0, 0);
+}
+
+/* Store a sample's value times the weight of its row along y: the real part, and the imaginary part a word further on.
+ * The two halves of a warp store to groups whose lines lie in the same banks: the upper one stores the imaginary part
+ * first. */
+template <bool SPLIT> static __device__ __forceinline__ void put_line(__half *line, float2 value, float weight)
+{
+    constexpr int low = sizeof brick16_group<SPLIT>::lines[0] / sizeof(__half); /* from the high half to the low one */
+    const bool upper = threadIdx.x & 16;
+    const uint32_t order = upper ? 0x1032 : 0x3210;
+    const float2 v = make_float2(value.x * weight, value.y * weight);
+    const __half2 high = __floats2half2_rn(v.x, v.y);
+    const auto store = [=](int from, __half2 part) {
+        const uint32_t bits = __byte_perm(*(const uint32_t *)&part, 0, order);
+        uint16_t *to = (uint16_t *)line + from;
+        to[upper ? 2 : 0] = (uint16_t)bits;
+        to[upper ? 0 : 2] = (uint16_t)(bits >> 16);
+    };
+    store(0, high);
+    if (SPLIT) {
+        const float2 kept = __half22float2(high);
+        store(low, __floats2half2_rn(v.x - kept.x, v.y - kept.y));
     }
 }
 
-/* Clear a group's weights on N axes. */
-template <bool SPLIT, int N>
-static __device__ __forceinline__ void clear_weights(four_halves<SPLIT> (*weights)[BRICK16_EDGE][4])
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void put_lines(const struct kernel_pairs &kernel, float above, float2 value,
+                                                 __half *first)
 {
-    uint4 *clear = (uint4 *)weights + (threadIdx.x & 31);
-#pragma unroll
-    for (int k = 0; k < (int)(N * sizeof *weights / sizeof(uint4) / 32); k++)
-        clear[32 * k] = make_uint4(0, 0, 0, 0);
+    constexpr int row = 4 * sizeof(uint4) / sizeof(__half);
+    each_weight<W, SPLIT>(
+        kernel, above,
+        [=](int i, float near, int j, float far) {
+            put_line<SPLIT>(first + i * row, value, near);
+            put_line<SPLIT>(first + j * row, value, far);
+        },
+        [=](int i, float weight) { put_line<SPLIT>(first + i * row, value, weight); });
 }
 
 /* Stage the thread's sample; a warp's 32 are two groups of its own. If all are in one z cell they fill the same rows,
@@ -109,7 +123,7 @@ static __device__ __forceinline__ void stage_sample(const struct brick16_args &a
                                                     float2 value, uint32_t i, uint32_t last, float scale,
                                                     struct brick16_group<SPLIT> *stage)
 {
-    const int lane = threadIdx.x & 31, s = threadIdx.x % BRICK16_GROUP, row = 4 * sizeof(four_halves<SPLIT>) / 2;
+    const int lane = threadIdx.x & 31, s = threadIdx.x % BRICK16_GROUP;
     if (i - lane >= last)
         return;
     struct brick16_group<SPLIT> *const groups = &stage[threadIdx.x / 32 * 2], &own = groups[lane >> 4];
@@ -119,26 +133,21 @@ static __device__ __forceinline__ void stage_sample(const struct brick16_args &a
     const bool spread = __any_sync(~0u, !there || z != lowest);
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-        clear_weights<SPLIT, 2>(groups[k].weights);
+        clear_shared<sizeof own.x>(groups[k].x);
+        clear_shared<sizeof own.lines>(groups[k].lines);
         if (spread)
-            clear_weights<SPLIT, 1>(groups[k].weights + 2);
+            clear_shared<sizeof own.z>(groups[k].z);
     }
     __syncwarp();
-    const float above[3] = {point.x, point.y, point.z};
-    if (there)
-#pragma unroll
-        for (int d = 0; d < 3; d++)
-            put_weights<W, SPLIT>(a.kernel, above[d],
-                                  (__half *)&own.weights[d][0][s >> 2] + (s & 3) + (point.base >> (8 * d) & 255) * row);
-    put_two<SPLIT>((__half *)&own.values[s >> 2][0] + (s & 3), there ? value.x * scale : 0.f,
-                   (__half *)&own.values[s >> 2][1] + (s & 3), there ? value.y * scale : 0.f);
+    if (there) {
+        put_weights<W, SPLIT>(a.kernel, point.x, (__half *)&own.x[point.base & 255][s >> 2] + (s & 3));
+        put_weights<W, SPLIT>(a.kernel, point.z, (__half *)&own.z[z][s >> 2] + (s & 3));
+        put_lines<W, SPLIT>(a.kernel, point.y, make_float2(value.x * scale, value.y * scale),
+                            (__half *)&own.lines[0][0][4 * (point.base >> 8 & 255) + (s >> 2)] + 2 * (s & 2) + (s & 1));
+    }
     if (s < PLANES_APART<SPLIT>)
         own.run[s] =
             a.sorted ? run_of<W, SPLIT>((int)lowest, (int)highest + W, s) : run_of<W, SPLIT>(0, BRICK16_EDGE, s);
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-        stage_lines<SPLIT>(groups[k]);
 }
 
 /* The products with a low half, of the warp's plane p, of which it owns a half. */
@@ -172,24 +181,22 @@ static __device__ __forceinline__ void read_group(const struct brick16_group<SPL
 {
 #pragma unroll
     for (int h = 0; h < OWN_HALVES<SPLIT>; h++)
-        of->x[h] = (&group.weights[0][8 * (half + h)][0])[lane];
-    of->z = &group.weights[2][own][lane & 3];
+        of->x[h] = (&group.x[8 * (half + h)][0])[lane];
+    of->z = &group.z[own][lane & 3];
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        of->high[j] = group.lines[j][0][lane];
-        of->low[j] = group.lines[j][SPLIT][lane];
+        of->high[j] = group.lines[0][j][lane];
+        of->low[j] = group.lines[SPLIT][j][lane];
     }
 }
 
-/* Add N planes of a group, the warp's planes p and on. At the first and the last plane that a group reaches along z the
- * kernel is below a hundredth (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products
- * with a low half are left out (`first`, `last`). The high products come first: their operands are ready first. */
-template <bool SPLIT, int N>
-static __device__ __forceinline__ void add_planes(const struct group_operands<SPLIT> &of, int p, bool first, bool last,
+/* Add N planes of a group, the warp's planes p and on, and products with a low half to its planes [A, B) of them. The
+ * high products come first: their operands are ready first. */
+template <bool SPLIT, int N, int A, int B>
+static __device__ __forceinline__ void add_planes(const struct group_operands<SPLIT> &of, int p,
                                                   float (&sum)[2][WARP_HALVES][4])
 {
     constexpr int own = OWN_HALVES<SPLIT>;
-    const uint4(&high)[2] = of.high, (&low)[2] = of.low;
     __half2 h[own * N][2], l[own * N][2];
 #pragma unroll
     for (int n = 0; n < own * N; n++) {
@@ -199,19 +206,33 @@ static __device__ __forceinline__ void add_planes(const struct group_operands<SP
     }
 #pragma unroll
     for (int i = 0; i < 2 * own * N; i++)
-        mma_half(sum[i & 1][own * p + i / 2], high[i & 1], h[i / 2]);
-    if constexpr (SPLIT && N > 2) {
+        mma_half(sum[i & 1][own * p + i / 2], of.high[i & 1], h[i / 2]);
+    if constexpr (SPLIT) {
 #pragma unroll
-        for (int i = 2; i < 2 * N - 2; i++)
-            mma_half(sum[i & 1][p + i / 2], low[i & 1], h[i / 2]);
+        for (int i = 2 * A; i < 2 * B; i++)
+            mma_half(sum[i & 1][p + i / 2], of.low[i & 1], h[i / 2]);
 #pragma unroll
-        for (int i = 2; i < 2 * N - 2; i++)
-            mma_half(sum[i & 1][p + i / 2], high[i & 1], l[i / 2]);
+        for (int i = 2 * A; i < 2 * B; i++)
+            mma_half(sum[i & 1][p + i / 2], of.high[i & 1], l[i / 2]);
     }
-    if (SPLIT && !first)
-        add_low<SPLIT>(of.z, p, of.x[0], high, low, sum);
-    if (SPLIT && N > 1 && !last)
-        add_low<SPLIT>(of.z, p + N - 1, of.x[0], high, low, sum);
+}
+
+/* Add a group's N planes. At the first and the last plane that a group reaches along z the kernel is below a hundredth
+ * (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products with a low half are left
+ * out (`first`, `last`). Of an odd number of planes, the warp with the fewer has neither. */
+template <int W, bool SPLIT, int N>
+static __device__ __forceinline__ void add_run(const struct group_operands<SPLIT> &of, int p, bool first, bool last,
+                                               float (&sum)[2][WARP_HALVES][4])
+{
+    if constexpr (!SPLIT || (W % 2 == 1 && N < USUAL_PLANES<W, SPLIT> && N > 1)) {
+        add_planes<SPLIT, N, 0, N>(of, p, sum);
+        return;
+    }
+    add_planes<SPLIT, N, 1, N - 1>(of, p, sum);
+    if (!first)
+        add_low<SPLIT>(of.z, p, of.x[0], of.high, of.low, sum);
+    if (N > 1 && !last)
+        add_low<SPLIT>(of.z, p + N - 1, of.x[0], of.high, of.low, sum);
 }
 
 /* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
@@ -242,7 +263,7 @@ static __device__ __forceinline__ void add_groups(const struct brick16_group<SPL
     case MORE *RUN_CASES + P:                                                 \
         if constexpr (P + usual - 1 + MORE <= planes)                         \
             while (true) {                                                    \
-                add_planes<SPLIT, usual - 1 + MORE>(of, P, first, last, sum); \
+                add_run<W, SPLIT, usual - 1 + MORE>(of, P, first, last, sum); \
                 if (SPLIT || next != run)                                     \
                     break;                                                    \
                 group++;                                                      \
@@ -260,7 +281,7 @@ static __device__ __forceinline__ void add_groups(const struct brick16_group<SPL
 #pragma unroll
             for (int p = 0; p < planes; p++)
                 if (p >= from && p < to)
-                    add_planes<SPLIT, 1>(of, p, (first && p == from) || (last && p + 1 == to), false, sum);
+                    add_run<W, SPLIT, 1>(of, p, (first && p == from) || (last && p + 1 == to), false, sum);
         }
         }
     }

@@ -124,11 +124,11 @@ template <bool SPLIT> static __device__ __forceinline__ void put(__half *to, flo
         to[4] = __float2half_rn(v - __half2float(high));
 }
 
-/* The weights of one sample on one axis, from row `base` on. */
-template <int W, bool SPLIT>
-static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k, float above, __half *to)
+/* The weights of one sample on one axis, row by row from its base on: of two rows at once, and of the middle one. */
+template <int W, bool SPLIT, typename TWO, typename ONE>
+static __device__ __forceinline__ void each_weight(const struct kernel_pairs &k, float above, TWO two, ONE one)
 {
-    const int row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half), terms = SPLIT ? 4 : 3;
+    const int terms = SPLIT ? 4 : 3;
     float s = 2.f * above - (float)(W - 1), q = s * s;
 #pragma unroll
     for (int j = 0; j < (W + 1) / 2; j++) {
@@ -142,10 +142,20 @@ static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k,
         if (j == 0)
             near = s < 1.f ? near : 0.f; /* the kernel's edge itself is outside, as in interpolation */
         if (j == W - 1 - j)
-            put<SPLIT>(to + j * row, near);
+            one(j, near);
         else
-            put_two<SPLIT>(to + j * row, near, to + (W - 1 - j) * row, fmaf(-s, odd, even));
+            two(j, near, W - 1 - j, fmaf(-s, odd, even));
     }
+}
+
+/* Store them from row `base` on. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k, float above, __half *to)
+{
+    constexpr int row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half);
+    each_weight<W, SPLIT>(
+        k, above, [=](int i, float near, int j, float far) { put_two<SPLIT>(to + i * row, near, to + j * row, far); },
+        [=](int i, float weight) { put<SPLIT>(to + i * row, weight); });
 }
 
 /* The kernel, times 2^WEIGHT_BITS. */

@@ -85,9 +85,10 @@ struct nufft_info {
     int products; /* on tensor cores, per sample and weight: 1, or 3 with split operands; 0: float32 */
     int width, grid[3];
     double oversampling, beta;
-    /* Relative l2 error of an adjoint's image. The data of a forward transform err by as much for images in general, by
-     * up to three times for constant images and samples in one place, and by more for images whose energy is in the
-     * corners, which deapodisation amplifies. */
+    /* Relative l2 error of an adjoint's image. If the plan is for them, the data of a forward transform err by as much
+     * for images in general, by up to three times for constant images and samples in one place, and by more for images
+     * whose energy is in the corners, which deapodisation amplifies. Otherwise by more on tight grids: a GPU rounds
+     * the grid that it reads. */
     double expected_error;
     int batch; /* transforms gridded together */
     size_t samples, bins, occupied_bins, largest_bin;

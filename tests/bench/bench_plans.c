@@ -55,7 +55,7 @@ struct candidate {
     struct nufft_expected expected;
     double model[PURPOSES]; /* seconds */
     bool wanted, timed;
-    struct nufft_info info; /* if timed */
+    struct nufft_info info[PURPOSES]; /* if timed: of the plan for each purpose */
     double seconds[PURPOSES];
 };
 
@@ -213,11 +213,27 @@ static bool same_plan(const struct nufft_info *a, const struct nufft_info *b)
 
 static void tell_candidate(const struct scene *s, const struct candidate *a)
 {
-    const struct nufft_info *i = &a->info;
-    printf("{\"case\":\"%s\",\"what\":\"plan\",\"method\":\"%s\",\"products\":%d,\"width\":%d,\"grid\":[%d,%d,%d],"
-           "\"error\":%.6g,\"adjoint_ms\":%.4f,\"forward_ms\":%.4f,\"both_ms\":%.4f}\n",
-           s->of->id, nufft_method_name(i->method), i->products, i->width, i->grid[0], i->grid[1], i->grid[2],
-           i->expected_error, a->seconds[0] * 1e3, a->seconds[1] * 1e3, a->seconds[2] * 1e3);
+    for (int purpose = 0; purpose < PURPOSES; purpose++) {
+        const struct nufft_info *i = &a->info[purpose];
+        printf("{\"case\":\"%s\",\"what\":\"plan for %s\",\"method\":\"%s\",\"products\":%d,\"width\":%d,"
+               "\"grid\":[%d,%d,%d],\"error\":%.6g,\"ms\":%.4f}\n",
+               s->of->id, purpose_names[purpose], nufft_method_name(i->method), i->products, i->width, i->grid[0],
+               i->grid[1], i->grid[2], i->expected_error, a->seconds[purpose] * 1e3);
+    }
+}
+
+/* A timed candidate before this one whose plans for purposes [from, to] are the same, or -1. */
+static int twin_of(const struct scene *s, int index, int from, int to)
+{
+    for (int i = 0; i < index; i++) {
+        const struct candidate *a = &s->candidate[i];
+        bool same = a->timed;
+        for (int purpose = from; same && purpose <= to; purpose++)
+            same = same_plan(&a->info[purpose], &s->candidate[index].info[purpose]);
+        if (same)
+            return i;
+    }
+    return -1;
 }
 
 /* Times the candidate, unless it turns out to be one of those before it or to use another method; returns the index of
@@ -226,24 +242,32 @@ static int try_candidate(struct scene *s, const struct options *o, int index)
 {
     const double brief = 1e-3; /* s */
     struct candidate *a = &s->candidate[index];
-    int is = index;
-    for (int purpose = 0; purpose < PURPOSES && is == index; purpose++) {
+    const bool choice = a->params.width == 0; /* it has one purpose */
+    int twin = -1;
+    for (int purpose = 0; purpose < PURPOSES; purpose++) {
         struct nufft *plan = plan_make(s, a, purpose);
-        nufft_describe(plan, &a->info);
-        is = a->params.method == 0 || a->params.method == a->info.method ? index : -1;
-        for (int i = 0; i < index && is == index; i++)
-            is = s->candidate[i].timed && same_plan(&s->candidate[i].info, &a->info) ? i : index;
-        for (int way = 0; way < WAYS && is == index; way++)
+        nufft_describe(plan, &a->info[purpose]);
+        const bool asked = a->params.method == 0 || a->params.method == a->info[purpose].method;
+        const int own = (int)a->params.purpose;
+        if (asked)
+            twin = !choice ? twin_of(s, index, 0, purpose) : purpose == own ? twin_of(s, index, own, own) : -1;
+        for (int way = 0; way < WAYS && asked && twin < 0; way++)
             time_once(s, plan, way);
-        a->seconds[purpose] = is == index ? time_purpose(s, plan, purpose, brief) : 0;
+        if (asked)
+            a->seconds[purpose] =
+                twin < 0 ? time_purpose(s, plan, purpose, brief) : s->candidate[twin].seconds[purpose];
         nufft_free(plan);
+        if (!asked)
+            return -1;
+        if (choice && twin >= 0)
+            return twin;
     }
-    if (is == index) {
-        a->timed = true;
-        if (o->all)
-            tell_candidate(s, a);
-    }
-    return is;
+    if (twin >= 0 && !choice)
+        return twin;
+    a->timed = true;
+    if (o->all)
+        tell_candidate(s, a);
+    return index;
 }
 
 /* ---- the chosen plan and the fastest ---- */
@@ -276,7 +300,7 @@ static int fastest_left(const struct scene *s, double tolerance, int purpose, co
     int fastest = -1;
     for (int i = 0; i < s->candidates; i++) {
         const struct candidate *a = &s->candidate[i];
-        bool left = a->timed && a->info.expected_error <= tolerance;
+        bool left = a->timed && a->info[purpose].expected_error <= tolerance;
         for (int j = 0; j < count; j++)
             left = left && finalist[j].index != i;
         if (left && (fastest < 0 || a->seconds[purpose] < s->candidate[fastest].seconds[purpose]))
@@ -302,7 +326,8 @@ static void compare(struct scene *s, double tolerance, int purpose, int chosen)
     time_in_turn(s, purpose, finalist, count);
     for (int i = 1; i < count; i++)
         best = finalist[i].seconds < finalist[best].seconds ? i : best;
-    const struct nufft_info *a = &s->candidate[chosen].info, *b = &s->candidate[finalist[best].index].info;
+    const struct nufft_info *a = &s->candidate[chosen].info[purpose],
+                            *b = &s->candidate[finalist[best].index].info[purpose];
     printf("{\"case\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"ms\":%.4f,\"method\":\"%s\",\"products\":%d,"
            "\"width\":%d,\"grid\":[%d,%d,%d],\"best_ms\":%.4f,\"best_method\":\"%s\",\"best_products\":%d,"
            "\"best_width\":%d,\"best_grid\":[%d,%d,%d],\"over_best\":%.3f,\"spread\":%.3f,\"finalists\":%d}\n",

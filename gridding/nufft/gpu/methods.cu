@@ -87,6 +87,14 @@ static double single_halves_error(int width, const double gain[3])
     return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
 }
 
+/* Of a forward transform: the grid's cells are rounded, which all axes' deapodisation amplifies; the weights on x and
+ * z; and their product. */
+static double halves_forward_error(const struct nufft_shape *, bool split, const double gain[3])
+{
+    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
+    return split ? 0 : 2.3e-4 * sqrt(x * y * z + x + z + x * z);
+}
+
 /* Split halves: if samples crowd in one place their weights have few values, whose errors are correlated. */
 static double split_halves_error(const double gain[3])
 {
@@ -173,6 +181,12 @@ static double brick2d_error(const struct nufft_shape *, bool split, const double
     return split ? 1.7e-6 * whole(gain) : 4.2e-4 * sqrt(whole(gain));
 }
 
+/* If the grid is read as TF32 numbers, their roundings are amplified by the deapodisation of both axes. */
+static double brick2d_forward_error(const struct nufft_shape *shape, bool split, const double gain[3])
+{
+    return split || !nufft_gpu_gathers_brick2d(shape) ? 0 : 3.6e-4 * whole(gain);
+}
+
 /* Parts of bins: several for each concurrent block, but bricks have a cost, too. */
 static void brick2d_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
                          size_t samples, bool split)
@@ -212,6 +226,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      brick8_serves,
      brick8_error,
+     NULL,
      nufft_gpu_brick8_seconds,
      nufft_gpu_brick8_forward_seconds,
      brick8_bins,
@@ -229,6 +244,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      brick16_serves,
      brick16_error,
+     halves_forward_error,
      nufft_gpu_brick16_seconds,
      nufft_gpu_brick16_forward_seconds,
      brick16_bins,
@@ -246,6 +262,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      0,
      brick_dense_serves,
      brick_dense_error,
+     halves_forward_error,
      nufft_gpu_brick_dense_seconds,
      nufft_gpu_brick_dense_forward_seconds,
      brick_dense_bins,
@@ -263,6 +280,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      NUFFT_OVERFLOW_GROUP,
      brick2d_serves,
      brick2d_error,
+     brick2d_forward_error,
      nufft_gpu_brick2d_seconds,
      nufft_gpu_brick2d_forward_seconds,
      brick2d_bins,
@@ -280,6 +298,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      tiles_serve,
      tiles_error,
+     NULL,
      nufft_gpu_tiles_seconds,
      nufft_gpu_tiles_forward_seconds,
      tiles_bins,

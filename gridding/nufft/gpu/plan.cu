@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-/* On grids below this oversampling deapodisation amplifies errors so steeply towards an edge that image_error()'s sum
+/* On grids below this oversampling deapodisation amplifies errors so steeply towards an edge that total_error()'s sum
  * is too small: by up to 2.5 times in 6,200 plans drawn at random (test_gpu_plans). */
 #define STEEP_OVERSAMPLING 1.35
 #define STEEP_SHORTFALL    2.6
@@ -61,11 +61,14 @@ struct grid_errors {
     double aliasing, rounding, gain[3];
 };
 
-/* The total expected error of an image. */
-static double image_error(const struct nufft_shape *shape, const struct arithmetic *a, const struct grid_errors *of)
+/* The total expected error of an image, and of the data of a forward transform if the plan is for that, too. */
+static double total_error(const struct nufft_shape *shape, const struct arithmetic *a, const struct grid_errors *of)
 {
-    const double sum = hypot(of->aliasing, a->method->error(shape, a->split, of->gain)) +
-                       (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
+    double products = a->method->error(shape, a->split, of->gain);
+    if (shape->purpose != NUFFT_FOR_ADJOINT && a->method->forward_error)
+        products = fmax(products, a->method->forward_error(shape, a->split, of->gain));
+    const double sum =
+        hypot(of->aliasing, products) + (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
     return nufft_oversampling(shape) < STEEP_OVERSAMPLING ? STEEP_SHORTFALL * sum : sum;
 }
 
@@ -120,7 +123,7 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
     struct grid_errors of = {
         shape->corner_aliasing, kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)), {1, 1, 1}};
     error_gain(shape, of.gain);
-    const double exact = image_error(shape, &tiles, &of), of_tiles = seconds_of(&tiles, shape, samples, memory);
+    const double exact = total_error(shape, &tiles, &of), of_tiles = seconds_of(&tiles, shape, samples, memory);
     /* If a given kernel and grid do not meet the tolerance, exact sums could not either. */
     const double most = exact > shape->tolerance ? 2 * exact : shape->tolerance;
     double least = INFINITY;
@@ -129,8 +132,8 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
         struct arithmetic a = {&nufft_gpu_methods[i], false};
         if (!a.method->serves(shape) || (shape->method != 0 && shape->method != a.method->id))
             continue;
-        a.split = image_error(shape, &a, &of) > shape->tolerance;
-        const double wrong = image_error(shape, &a, &of), seconds = seconds_of(&a, shape, samples, memory);
+        a.split = total_error(shape, &a, &of) > shape->tolerance;
+        const double wrong = total_error(shape, &a, &of), seconds = seconds_of(&a, shape, samples, memory);
         if (wrong > most || seconds >= least || (!a.method->sparse && shape->method == 0 && seconds >= of_tiles))
             continue;
         best = a;

@@ -130,17 +130,16 @@ char *server_escape(struct server *server, const char *text)
 
 static size_t keep(struct exchange *exchange, const char *data, size_t bytes)
 {
-    if (bytes > ANSWER_MAX - exchange->length) {
-        exchange->too_long = true;
-        return 0;
-    }
-    char *text = realloc(exchange->text, exchange->length + bytes + 1);
-    if (!text)
+    const size_t end = exchange->length + bytes;
+    const bool full = !exchange->text || end / BUFFER > exchange->length / BUFFER; /* realloc() may copy all of it */
+    exchange->too_long = end > ANSWER_MAX;
+    char *text = exchange->too_long || !full ? exchange->text : realloc(exchange->text, (end / BUFFER + 1) * BUFFER);
+    if (exchange->too_long || !text)
         return 0;
     memcpy(text + exchange->length, data, bytes);
     exchange->text = text;
-    exchange->length += bytes;
-    text[exchange->length] = 0;
+    exchange->length = end;
+    text[end] = 0;
     return bytes;
 }
 

@@ -131,9 +131,10 @@ char *server_escape(struct server *server, const char *text)
 static size_t keep(struct exchange *exchange, const char *data, size_t bytes)
 {
     const size_t end = exchange->length + bytes;
-    const bool full = !exchange->text || end / BUFFER > exchange->length / BUFFER; /* realloc() may copy all of it */
+    char *text = exchange->text;
     exchange->too_long = end > ANSWER_MAX;
-    char *text = exchange->too_long || !full ? exchange->text : realloc(exchange->text, (end / BUFFER + 1) * BUFFER);
+    if (!exchange->too_long && (!text || end / BUFFER > exchange->length / BUFFER)) /* realloc() may copy all of it */
+        text = realloc(text, (end / BUFFER + 1) * BUFFER);
     if (exchange->too_long || !text)
         return 0;
     memcpy(text + exchange->length, data, bytes);

@@ -57,8 +57,7 @@ void disk_freer_end(struct disk_freer *freer);
 /* Remove the file `name` of `folder`; -1: failed, see errno. The freer closes a large file; if its list is full, the
  * caller does, and waits. */
 int disk_remove(struct disk_freer *freer, int folder, const char *name);
-/* Remove the folder `name` and the files in it; if it contains folders, it stays. Returns whether it
- * was removed. */
+/* Remove the folder `name` and the files in it; if it contains folders, it stays. Returns whether it was removed. */
 bool disk_folder_remove(struct disk_freer *freer, int parent, const char *name);
 
 /* fsync of one folder, shared by concurrent callers. */

@@ -219,7 +219,8 @@ static __device__ __forceinline__ void add_planes(const struct group_operands<SP
 
 /* Add a group's N planes. At the first and the last plane that a group reaches along z the kernel is below a hundredth
  * (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products with a low half are left
- * out (`first`, `last`). Of an odd number of planes, the warp with the fewer has neither. */
+ * out (`first`, `last`). Of an odd number of planes, the warp with the fewer has neither. (N = 1: any one
+ * plane, of groups that reach an unusual number.) */
 template <int W, bool SPLIT, int N>
 static __device__ __forceinline__ void add_run(const struct group_operands<SPLIT> &of, int p, bool first, bool last,
                                                float (&sum)[2][WARP_HALVES][4])

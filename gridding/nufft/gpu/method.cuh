@@ -23,7 +23,7 @@ struct nufft_gpu_method {
     /* The relative error of its arithmetic in an image; gain: the factor by which deapodisation amplifies errors of
      * single cells on each axis. */
     double (*error)(const struct nufft_shape *shape, bool split, const double gain[3]);
-    /* The same of a forward transform's data, beyond that; NULL: it is read in float32. */
+    /* That of its own interpolation in the data of a forward transform; NULL: it interpolates in float32. */
     double (*forward_error)(const struct nufft_shape *shape, bool split, const double gain[3]);
 
     /* Seconds of an adjoint and of a forward transform (costs.cuh). */

@@ -54,8 +54,8 @@ struct candidate {
     struct nufft_params params;
     struct nufft_expected expected;
     double model[PURPOSES]; /* seconds */
-    bool wanted, timed;
-    struct nufft_info info[PURPOSES]; /* if timed: of the plan for each purpose */
+    bool wanted, timed[PURPOSES];
+    struct nufft_info info[PURPOSES]; /* if timed: of the plan for that purpose */
     double seconds[PURPOSES];
 };
 
@@ -194,13 +194,12 @@ static double time_purpose(const struct scene *s, struct nufft *plan, int purpos
     return seconds;
 }
 
-/* The candidate's plan for a purpose; that of a choice, which has no width, for its own. */
+/* The candidate's plan for a purpose. */
 static struct nufft *plan_make(const struct scene *s, const struct candidate *a, int purpose)
 {
     struct nufft_params params = a->params;
     struct nufft *plan;
-    if (params.width != 0)
-        params.purpose = (enum nufft_purpose)purpose;
+    params.purpose = (enum nufft_purpose)purpose;
     must(nufft_create(&plan, s->dev, &params, s->of->samples, s->k), "nufft_create");
     return plan;
 }
@@ -215,6 +214,8 @@ static void tell_candidate(const struct scene *s, const struct candidate *a)
 {
     for (int purpose = 0; purpose < PURPOSES; purpose++) {
         const struct nufft_info *i = &a->info[purpose];
+        if (!a->timed[purpose])
+            continue;
         printf("{\"case\":\"%s\",\"what\":\"plan for %s\",\"method\":\"%s\",\"products\":%d,\"width\":%d,"
                "\"grid\":[%d,%d,%d],\"error\":%.6g,\"ms\":%.4f}\n",
                s->of->id, purpose_names[purpose], nufft_method_name(i->method), i->products, i->width, i->grid[0],
@@ -222,14 +223,14 @@ static void tell_candidate(const struct scene *s, const struct candidate *a)
     }
 }
 
-/* A timed candidate before this one whose plans for purposes [from, to] are the same, or -1. */
+/* A candidate before this one whose plans for purposes `from` to `to` are timed and the same, or -1. */
 static int twin_of(const struct scene *s, int index, int from, int to)
 {
     for (int i = 0; i < index; i++) {
         const struct candidate *a = &s->candidate[i];
-        bool same = a->timed;
+        bool same = true;
         for (int purpose = from; same && purpose <= to; purpose++)
-            same = same_plan(&a->info[purpose], &s->candidate[index].info[purpose]);
+            same = a->timed[purpose] && same_plan(&a->info[purpose], &s->candidate[index].info[purpose]);
         if (same)
             return i;
     }
@@ -242,15 +243,14 @@ static int try_candidate(struct scene *s, const struct options *o, int index)
 {
     const double brief = 1e-3; /* s */
     struct candidate *a = &s->candidate[index];
-    const bool choice = a->params.width == 0; /* it has one purpose */
+    const bool choice = a->params.width == 0; /* which is for one purpose */
+    const int from = choice ? (int)a->params.purpose : 0, to = choice ? from : PURPOSES - 1;
     int twin = -1;
-    for (int purpose = 0; purpose < PURPOSES; purpose++) {
+    for (int purpose = from; purpose <= to; purpose++) {
         struct nufft *plan = plan_make(s, a, purpose);
         nufft_describe(plan, &a->info[purpose]);
         const bool asked = a->params.method == 0 || a->params.method == a->info[purpose].method;
-        const int own = (int)a->params.purpose;
-        if (asked)
-            twin = !choice ? twin_of(s, index, 0, purpose) : purpose == own ? twin_of(s, index, own, own) : -1;
+        twin = asked ? twin_of(s, index, from, purpose) : -1;
         for (int way = 0; way < WAYS && asked && twin < 0; way++)
             time_once(s, plan, way);
         if (asked)
@@ -259,12 +259,11 @@ static int try_candidate(struct scene *s, const struct options *o, int index)
         nufft_free(plan);
         if (!asked)
             return -1;
-        if (choice && twin >= 0)
-            return twin;
     }
-    if (twin >= 0 && !choice)
+    if (twin >= 0)
         return twin;
-    a->timed = true;
+    for (int purpose = from; purpose <= to; purpose++)
+        a->timed[purpose] = true;
     if (o->all)
         tell_candidate(s, a);
     return index;
@@ -300,7 +299,7 @@ static int fastest_left(const struct scene *s, double tolerance, int purpose, co
     int fastest = -1;
     for (int i = 0; i < s->candidates; i++) {
         const struct candidate *a = &s->candidate[i];
-        bool left = a->timed && a->info[purpose].expected_error <= tolerance;
+        bool left = a->timed[purpose] && a->info[purpose].expected_error <= tolerance;
         for (int j = 0; j < count; j++)
             left = left && finalist[j].index != i;
         if (left && (fastest < 0 || a->seconds[purpose] < s->candidate[fastest].seconds[purpose]))

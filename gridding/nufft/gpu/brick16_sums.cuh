@@ -3,9 +3,8 @@
  * A block of 2 x 2 warps holds a brick of 16 x 16 x 16 grid cells in registers. For 16 samples s at a time and every z
  * plane that they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
- * A warp owns eight columns x, all rows, and every other plane, so that the four share the work evenly for any
- * positions, and no two compute the same (wx wz). With one product it owns all columns of every fourth plane instead,
- * so that it reads weights along z once for both halves of them; with three products that is slower.
+ * A warp owns all rows and columns of every fourth plane, so that the four share the work evenly for any positions,
+ * and no two compute the same (wx wz).
  * Samples are sorted by z cell; planes that none of the 16 reaches are skipped.
  */
 #ifndef MRIRECON_BRICK16_SUMS_CUH
@@ -18,12 +17,10 @@ enum {
     BRICK16_GROUP = 16,                               /* samples of one product */
     BRICK16_GROUPS = BRICK16_THREADS / BRICK16_GROUP, /* staged at a time, a thread's sample each */
     BRICK16_BLOCKS = 4,                               /* per multiprocessor: with five, operands are spilled */
-    WARP_HALVES = BRICK16_EDGE / 2                    /* halves of planes, of eight columns, that a warp owns */
+    PLANES_APART = BRICK16_THREADS / 32,              /* a warp's planes, */
+    WARP_PLANES = BRICK16_EDGE / PLANES_APART,        /* their number, */
+    WARP_HALVES = 2 * WARP_PLANES                     /* and that of their halves, of eight columns */
 };
-
-/* A warp owns so many halves of each of its planes, which are so far apart. */
-template <bool SPLIT> constexpr int OWN_HALVES = SPLIT ? 1 : 2;
-template <bool SPLIT> constexpr int PLANES_APART = SPLIT ? 2 : 4;
 
 struct brick16_args {
     struct range_geometry geometry;
@@ -48,27 +45,45 @@ struct brick16_args {
 template <bool SPLIT> struct brick16_group {
     four_halves<SPLIT> x[BRICK16_EDGE][4], z[BRICK16_EDGE][4]; /* weights [row][t] */
     uint4 lines[SPLIT ? 2 : 1][2][32];                         /* values times wy: [high, low][rows 0.. or 8..][lane] */
-    uint32_t run[PLANES_APART<SPLIT>]; /* run_of() the planes that they reach, by a warp's first */
+    uint32_t planes[PLANES_APART]; /* those that they reach, by a warp's first: run_of(), or pairs_of() if SPLIT */
 };
 
-/* Most groups reach this many of a warp's planes, one more or one less. */
-template <int W, bool SPLIT> constexpr int USUAL_PLANES = (W + PLANES_APART<SPLIT> - 1) / PLANES_APART<SPLIT>;
+/* ---- the planes that a group reaches, packed into a word for each warp when the group is staged ---- */
 
-/* Of planes [from, to) those of warps that begin with plane `own`, packed into one word when a group is staged. Bits 0
- * and 1: with three products, whether planes from and to - 1 are among them. Bits 2 to 4: the index of the first among
- * the warp's planes. Bits 5 and 6: their number minus (USUAL_PLANES - 1); 3: any other number. From bit 7 on: the
- * warp's plane after the last. */
-enum { RUN_FIRST = 1, RUN_LAST = 2, RUN_CASE = 2, RUN_CASES = 8, RUN_END = 7 };
-
-template <int W, bool SPLIT> static __device__ __forceinline__ uint32_t run_of(int from, int to, int own)
+/* The index among the planes of the warp that begins with plane `own` of the first that is not before `plane`. */
+static __device__ __forceinline__ int plane_index(int plane, int own)
 {
-    constexpr int apart = PLANES_APART<SPLIT>, by = SPLIT ? 1 : 2;
-    const int first = (from + apart - 1 - own) >> by, end = (to + apart - 1 - own) >> by,
-              more = end - first - (USUAL_PLANES<W, SPLIT> - 1);
-    const uint32_t count = min((uint32_t)more, 3u),
-                   ends = ((from ^ own) & 1 ? 0 : RUN_FIRST) | ((to ^ own) & 1 ? RUN_LAST : 0);
-    return (SPLIT ? ends : 0) | ((uint32_t)first + count * RUN_CASES) << RUN_CASE | (uint32_t)end << RUN_END;
+    return (plane + PLANES_APART - 1 - own) / PLANES_APART;
 }
+
+/* With one product, most groups reach this many of a warp's planes, one more or one less. */
+template <int W> constexpr int USUAL_PLANES = (W + PLANES_APART - 1) / PLANES_APART;
+
+/* Of planes [from, to) those of a warp. Bits 0 to 2: the index of the first. Bits 3 and 4: their number minus
+ * (USUAL_PLANES - 1); 3: any other number. From bit 5 on: the index after the last. */
+enum { RUN_CASES = 8, RUN_END = 5 };
+
+template <int W> static __device__ __forceinline__ uint32_t run_of(int from, int to, int own)
+{
+    const int first = plane_index(from, own), end = plane_index(to, own), more = end - first - (USUAL_PLANES<W> - 1);
+    return ((uint32_t)first + min((uint32_t)more, 3u) * RUN_CASES) | (uint32_t)end << RUN_END;
+}
+
+/* With three products, a warp adds a group to two of its planes at a time: 0 and 1, 1 and 2, or 2 and 3; if the group
+ * reaches more, then to the last two as well (PAIR_AGAIN). Planes beyond those that it reaches have weights of 0. From
+ * PAIR_FULL on: to which planes it adds products with a low half. At the first and the last plane that a group reaches
+ * along z the kernel is below a hundredth (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it:
+ * there, they are left out. */
+enum { PAIR_FIRST = 1, PAIR_MIDDLE = 2, PAIR_LAST = 4, PAIR = 7, PAIR_AGAIN = 8, PAIR_FULL = 16 };
+
+static __device__ __forceinline__ uint32_t pairs_of(int from, int to, int own)
+{
+    const int first = plane_index(from, own), end = plane_index(to, own);
+    const uint32_t full = (1u << plane_index(to - 1, own)) - (1u << plane_index(from + 1, own));
+    return full * PAIR_FULL | (end - first > 2 ? PAIR_FIRST | PAIR_AGAIN : 1u << min(first, max(end - 2, 0)));
+}
+
+/* ---- staging ---- */
 
 /* Clear N bytes that a warp owns. */
 template <int N> static __device__ __forceinline__ void clear_shared(void *memory)
@@ -116,8 +131,8 @@ static __device__ __forceinline__ void put_lines(const struct kernel_pairs &kern
         [=](int i, float weight) { put_line<SPLIT>(first + i * row, value, weight); });
 }
 
-/* Stage the thread's sample; a warp's 32 are two groups of its own. If all are in one z cell they fill the same rows,
- * and other rows along z are never read. */
+/* Stage the thread's sample; a warp's 32 are two groups of its own. With one product, if all are in one z cell they
+ * fill the same rows, and other rows along z are never read. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void stage_sample(const struct brick16_args &a, const struct range_point_gpu &point,
                                                     float2 value, uint32_t i, uint32_t last, float scale,
@@ -130,7 +145,7 @@ static __device__ __forceinline__ void stage_sample(const struct brick16_args &a
     const bool there = i < last;
     const uint32_t z = point.base >> 16, lowest = __shfl_sync(~0u, z, lane & 16), left = last - (i - s);
     const uint32_t highest = __shfl_sync(~0u, z, (lane & 16) + min(BRICK16_GROUP - 1u, left - 1));
-    const bool spread = __any_sync(~0u, !there || z != lowest);
+    const bool spread = SPLIT || __any_sync(~0u, !there || z != lowest);
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         clear_shared<sizeof own.x>(groups[k].x);
@@ -145,148 +160,212 @@ static __device__ __forceinline__ void stage_sample(const struct brick16_args &a
         put_lines<W, SPLIT>(a.kernel, point.y, make_float2(value.x * scale, value.y * scale),
                             (__half *)&own.lines[0][0][4 * (point.base >> 8 & 255) + (s >> 2)] + 2 * (s & 2) + (s & 1));
     }
-    if (s < PLANES_APART<SPLIT>)
-        own.run[s] =
-            a.sorted ? run_of<W, SPLIT>((int)lowest, (int)highest + W, s) : run_of<W, SPLIT>(0, BRICK16_EDGE, s);
+    if (s < PLANES_APART) {
+        const int from = a.sorted ? (int)lowest : 0, to = a.sorted ? (int)highest + W : BRICK16_EDGE;
+        own.planes[s] = SPLIT ? pairs_of(from, to, s) : run_of<W>(from, to, s);
+    }
 }
 
-/* The products with a low half, of the warp's plane p, of which it owns a half. */
-template <bool SPLIT>
-static __device__ __forceinline__ void add_low(const four_halves<SPLIT> *z_weights, int p, const four_halves<SPLIT> &x,
-                                               const uint4 (&high)[2], const uint4 (&low)[2],
-                                               float (&sum)[2][WARP_HALVES][4])
-{
-    const four_halves<SPLIT> z = z_weights[8 * p];
-    __half2 h[2], l[2];
-    multiply<SPLIT>(x, z, 0, &h[0], &l[0]);
-    multiply<SPLIT>(x, z, 1, &h[1], &l[1]);
-#pragma unroll
-    for (int j = 0; j < 2; j++)
-        mma_half(sum[j][p], low[j], h);
-#pragma unroll
-    for (int j = 0; j < 2; j++)
-        mma_half(sum[j][p], high[j], l);
-}
+/* ---- one product ---- */
 
 /* What a lane reads of a group. */
-template <bool SPLIT> struct group_operands {
-    four_halves<SPLIT> x[OWN_HALVES<SPLIT>];
-    uint4 high[2], low[2];
-    const four_halves<SPLIT> *z; /* of the warp's planes */
+struct single_operands {
+    four_halves<false> x[2]; /* of both halves of the columns */
+    uint4 lines[2];
+    const four_halves<false> *z; /* of the warp's planes */
 };
 
-template <bool SPLIT>
-static __device__ __forceinline__ void read_group(const struct brick16_group<SPLIT> &group, int lane, int half, int own,
-                                                  struct group_operands<SPLIT> *of)
+static __device__ __forceinline__ void read_single(const struct brick16_group<false> &group, int lane, int warp,
+                                                   struct single_operands *of)
 {
 #pragma unroll
-    for (int h = 0; h < OWN_HALVES<SPLIT>; h++)
-        of->x[h] = (&group.x[8 * (half + h)][0])[lane];
-    of->z = &group.z[own][lane & 3];
+    for (int h = 0; h < 2; h++)
+        of->x[h] = (&group.x[8 * h][0])[lane];
+    of->z = &group.z[warp][lane & 3];
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        of->high[j] = group.lines[0][j][lane];
-        of->low[j] = group.lines[SPLIT][j][lane];
-    }
+    for (int j = 0; j < 2; j++)
+        of->lines[j] = group.lines[0][j][lane];
 }
 
-/* Add N planes of a group, the warp's planes p and on, and products with a low half to its planes [A, B) of them. The
- * high products come first: their operands are ready first. */
-template <bool SPLIT, int N, int A, int B>
-static __device__ __forceinline__ void add_planes(const struct group_operands<SPLIT> &of, int p,
+/* Add N planes of a group, the warp's planes p and on. */
+template <int N>
+static __device__ __forceinline__ void add_planes(const struct single_operands &of, int p,
                                                   float (&sum)[2][WARP_HALVES][4])
 {
-    constexpr int own = OWN_HALVES<SPLIT>;
-    __half2 h[own * N][2], l[own * N][2];
+    __half2 u[2 * N][2];
 #pragma unroll
-    for (int n = 0; n < own * N; n++) {
-        const four_halves<SPLIT> z = of.z[4 * PLANES_APART<SPLIT> * (p + n / own)];
-        multiply<SPLIT>(of.x[n % own], z, 0, &h[n][0], &l[n][0]);
-        multiply<SPLIT>(of.x[n % own], z, 1, &h[n][1], &l[n][1]);
+    for (int n = 0; n < 2 * N; n++) {
+        const four_halves<false> z = of.z[4 * PLANES_APART * (p + n / 2)];
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            u[n][k] = high_product<false>(of.x[n % 2], z, k);
     }
 #pragma unroll
-    for (int i = 0; i < 2 * own * N; i++)
-        mma_half(sum[i & 1][own * p + i / 2], of.high[i & 1], h[i / 2]);
-    if constexpr (SPLIT) {
-#pragma unroll
-        for (int i = 2 * A; i < 2 * B; i++)
-            mma_half(sum[i & 1][p + i / 2], of.low[i & 1], h[i / 2]);
-#pragma unroll
-        for (int i = 2 * A; i < 2 * B; i++)
-            mma_half(sum[i & 1][p + i / 2], of.high[i & 1], l[i / 2]);
-    }
-}
-
-/* Add a group's N planes. At the first and the last plane that a group reaches along z the kernel is below a hundredth
- * (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products with a low half are left
- * out (`first`, `last`). Of an odd number of planes, the warp with the fewer has neither. (N = 1: any one
- * plane, of groups that reach an unusual number.) */
-template <int W, bool SPLIT, int N>
-static __device__ __forceinline__ void add_run(const struct group_operands<SPLIT> &of, int p, bool first, bool last,
-                                               float (&sum)[2][WARP_HALVES][4])
-{
-    if constexpr (!SPLIT || (W % 2 == 1 && N < USUAL_PLANES<W, SPLIT> && N > 1)) {
-        add_planes<SPLIT, N, 0, N>(of, p, sum);
-        return;
-    }
-    add_planes<SPLIT, N, 1, N - 1>(of, p, sum);
-    if (!first)
-        add_low<SPLIT>(of.z, p, of.x[0], of.high, of.low, sum);
-    if (N > 1 && !last)
-        add_low<SPLIT>(of.z, p + N - 1, of.x[0], of.high, of.low, sum);
+    for (int i = 0; i < 4 * N; i++)
+        mma_half(sum[i & 1][2 * p + i / 2], of.lines[i & 1], u[i / 2]);
 }
 
 /* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is a case for each possible
- * first plane of a run. To find it takes a tree of branches, as long as a group's products if each is one, so then
- * groups one after the other that reach the same planes are added in one case; with three products, that is slower.
- * What a group has is read before its case is found. */
-template <int W, bool SPLIT>
-static __device__ __forceinline__ void add_groups(const struct brick16_group<SPLIT> *group, int groups,
+ * first plane of a run. To find it takes a tree of branches, as long as a group's products, so groups one after the
+ * other that reach the same planes are added in one case. What a group has is read before its case is found. */
+template <int W>
+static __device__ __forceinline__ void add_single(const struct brick16_group<false> *group, int groups,
                                                   float (&sum)[2][WARP_HALVES][4])
 {
-    constexpr int planes = WARP_HALVES / OWN_HALVES<SPLIT>, usual = USUAL_PLANES<W, SPLIT>;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, half = SPLIT ? warp & 1 : 0,
-              own = SPLIT ? warp >> 1 : warp;
-    const struct brick16_group<SPLIT> *const end = group + groups;
-    struct group_operands<SPLIT> of;
-    uint32_t run, next = group->run[own];
+    constexpr int usual = USUAL_PLANES<W>;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const struct brick16_group<false> *const end = group + groups;
+    struct single_operands of;
+    uint32_t run, next = group->planes[warp];
     const auto read = [&] {
-        run = SPLIT ? group->run[own] : next;
-        read_group(*group, lane, half, own, &of);
-        next = SPLIT || group + 1 == end ? ~run : group[1].run[own];
+        run = next;
+        read_single(*group, lane, warp, &of);
+        next = group + 1 == end ? ~run : group[1].planes[warp];
     };
 #pragma unroll 1
     for (; group != end; group++) {
         read();
-        const bool first = run & RUN_FIRST, last = run & RUN_LAST;
-        switch (run >> RUN_CASE & (4 * RUN_CASES - 1)) {
-#define RUN(MORE, P)                                                          \
-    case MORE *RUN_CASES + P:                                                 \
-        if constexpr (P + usual - 1 + MORE <= planes)                         \
-            while (true) {                                                    \
-                add_run<W, SPLIT, usual - 1 + MORE>(of, P, first, last, sum); \
-                if (SPLIT || next != run)                                     \
-                    break;                                                    \
-                group++;                                                      \
-                read();                                                       \
-            }                                                                 \
+        switch (run & (4 * RUN_CASES - 1)) {
+#define RUN(MORE, P)                                       \
+    case MORE *RUN_CASES + P:                              \
+        if constexpr (P + usual - 1 + MORE <= WARP_PLANES) \
+            while (true) {                                 \
+                add_planes<usual - 1 + MORE>(of, P, sum);  \
+                if (next != run)                           \
+                    break;                                 \
+                group++;                                   \
+                read();                                    \
+            }                                              \
         break;
-#define RUNS(MORE) RUN(MORE, 0) RUN(MORE, 1) RUN(MORE, 2) RUN(MORE, 3) RUN(MORE, 4) RUN(MORE, 5) RUN(MORE, 6)
+#define RUNS(MORE) RUN(MORE, 0) RUN(MORE, 1) RUN(MORE, 2) RUN(MORE, 3)
             RUNS(0)
             RUNS(1)
             RUNS(2)
 #undef RUNS
 #undef RUN
         default: {
-            const int from = (int)(run >> RUN_CASE) & (RUN_CASES - 1), to = (int)(run >> RUN_END);
+            const int from = (int)run & (RUN_CASES - 1), to = (int)(run >> RUN_END);
 #pragma unroll
-            for (int p = 0; p < planes; p++)
+            for (int p = 0; p < WARP_PLANES; p++)
                 if (p >= from && p < to)
-                    add_run<W, SPLIT, 1>(of, p, (first && p == from) || (last && p + 1 == to), false, sum);
+                    add_planes<1>(of, p, sum);
         }
         }
     }
 }
+
+/* ---- three products ---- */
+
+/* What a lane reads of a group for two planes. */
+struct split_operands {
+    four_halves<true> x[2], z[2]; /* of both halves of the columns, of both planes */
+    uint4 high[2], low[2];
+};
+
+static __device__ __forceinline__ void read_split(const struct brick16_group<true> &group, int lane, int plane,
+                                                  struct split_operands *of)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        of->x[i] = (&group.x[8 * i][0])[lane];
+        of->z[i] = group.z[plane + i * PLANES_APART][lane & 3];
+    }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        of->high[j] = group.lines[0][j][lane];
+        of->low[j] = group.lines[1][j][lane];
+    }
+}
+
+/* The products with a low half, of the warp's plane P; `high`: those of two high halves of its weights. */
+template <int P>
+static __device__ __forceinline__ void add_low(const struct split_operands &of, const four_halves<true> &z,
+                                               const __half2 (*high)[2], float (&sum)[2][WARP_HALVES][4])
+{
+    __half2 low[2][2];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        mma_half(sum[i & 1][2 * P + i / 2], of.low[i & 1], high[i / 2]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        low[i / 2][i % 2] = low_product<true>(of.x[i / 2], z, i % 2, high[i / 2][i % 2]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        mma_half(sum[i & 1][2 * P + i / 2], of.high[i & 1], low[i / 2]);
+}
+
+/* Add a group to the warp's planes P and P + 1, with products with a low half to the one, P + FULL. high: see
+ * add_low(), of both. */
+template <int P, int FULL>
+static __device__ __forceinline__ void add_two(const struct split_operands &of, __half2 (&high)[4][2],
+                                               float (&sum)[2][WARP_HALVES][4])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        high[i / 2][i % 2] = high_product<true>(of.x[i / 2 % 2], of.z[i / 4], i % 2);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        mma_half(sum[i & 1][2 * P + i / 2], of.high[i & 1], high[i / 2]);
+    add_low<P + FULL>(of, of.z[FULL], high + 2 * FULL, sum);
+}
+
+/* The same, with them to both if both are full. Where neither is, they do no harm. Each case is one piece of code as
+ * long as can be: at its end, tensor cores run empty. */
+template <int P>
+static __device__ __forceinline__ void add_pair(const struct split_operands &of, uint32_t pairs,
+                                                float (&sum)[2][WARP_HALVES][4])
+{
+    __half2 high[4][2];
+    if (pairs & PAIR_FULL << P) {
+        add_two<P, 0>(of, high, sum);
+        if (pairs & PAIR_FULL << (P + 1))
+            add_low<P + 1>(of, of.z[1], high + 2, sum);
+    } else {
+        add_two<P, 1>(of, high, sum);
+    }
+}
+
+/* Add staged groups to the warp's part of the brick. Registers cannot be indexed, so there is code for each pair of
+ * planes. What a group has is read before its pair is found. The shuffle tells the compiler that a warp's lanes branch
+ * together. */
+static __device__ __forceinline__ void add_split(const struct brick16_group<true> *group, int groups,
+                                                 float (&sum)[2][WARP_HALVES][4])
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const struct brick16_group<true> *const end = group + groups;
+    uint32_t next = group->planes[warp];
+#pragma unroll 1
+    while (group != end) {
+        const uint32_t pairs = __shfl_sync(~0u, next, 0);
+        struct split_operands of;
+        read_split(*group, lane, warp + (int)((pairs & PAIR) >> 1) * PLANES_APART, &of);
+        next = (pairs & ~(PAIR | PAIR_AGAIN)) | PAIR_LAST;
+        if (!(pairs & PAIR_AGAIN) && ++group != end)
+            next = group->planes[warp];
+        if (pairs & PAIR_MIDDLE)
+            add_pair<1>(of, pairs, sum);
+        if (pairs & PAIR_FIRST)
+            add_pair<0>(of, pairs, sum);
+        if (pairs & PAIR_LAST)
+            add_pair<2>(of, pairs, sum);
+    }
+}
+
+template <int W>
+static __device__ __forceinline__ void add_groups(const struct brick16_group<false> *group, int groups,
+                                                  float (&sum)[2][WARP_HALVES][4])
+{
+    add_single<W>(group, groups, sum);
+}
+
+template <int W>
+static __device__ __forceinline__ void add_groups(const struct brick16_group<true> *group, int groups,
+                                                  float (&sum)[2][WARP_HALVES][4])
+{
+    add_split(group, groups, sum);
+}
+
+/* ---- a block's sum ---- */
 
 static __device__ __forceinline__ void clear_sum(float (&sum)[2][WARP_HALVES][4])
 {
@@ -337,7 +416,7 @@ static __device__ __forceinline__ void sum_samples(const struct brick16_args &a,
         }
         __syncthreads();
         const int groups = (int)(min((uint32_t)BRICK16_THREADS, last - at) + BRICK16_GROUP - 1) / BRICK16_GROUP;
-        add_groups<W, SPLIT>(stage, groups, sum);
+        add_groups<W>(stage, groups, sum);
     }
     scale_sum(sum, unscaled(exponent));
 }

@@ -44,33 +44,32 @@ static __device__ __forceinline__ void add_faint(float2 *to, float re, float im)
     *to = make_float2(old.x + re, old.y + im);
 }
 
-/* The positions of a thread's cells in the grid: two in a row, in each half of it that the warp owns, in two rows, in
- * the warp's planes. */
-template <int HALVES> struct brick16_cells {
+/* The positions of a thread's cells in the grid: two in a row, in each half of it, in two rows, in the warp's planes.
+ */
+struct brick16_cells {
     float2 *row[2];
-    bool inside[2][HALVES], both[HALVES]; /* whether the bin's samples reach the first cell, and its column's second */
-    int next[HALVES];                     /* from the first cell to the second */
-    int half;                             /* from those of the first half to those of the second */
+    bool inside[2][2], both[2]; /* [row, half]: whether the bin's samples reach the first cell; and the second */
+    int next[2];                /* from the first cell to the second */
+    int half;                   /* from those of the first half to those of the second */
     int z, nz;
     size_t plane;
 };
 
-template <int HALVES>
-static __device__ __forceinline__ brick16_cells<HALVES> cells_of(const struct brick16_args &a, float2 *grid,
-                                                                 const int place[3])
+static __device__ __forceinline__ struct brick16_cells cells_of(const struct brick16_args &a, float2 *grid,
+                                                                const int place[3])
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const struct range_axis *axis = a.geometry.axis;
     const int nx = axis[0].cells, ny = axis[1].cells, reach = a.geometry.width - 1;
     const int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
-    brick16_cells<HALVES> c;
+    struct brick16_cells c;
     c.nz = axis[2].cells;
-    c.z = axis_first(axis[2], place[2]) + (int)(threadIdx.x >> (HALVES == 1 ? 6 : 5));
+    c.z = axis_first(axis[2], place[2]) + (int)(threadIdx.x >> 5);
     c.z -= c.z >= c.nz ? c.nz : 0;
     c.plane = (size_t)nx * ny;
-    int x[HALVES];
-    for (int h = 0; h < HALVES; h++) {
-        const int column = (HALVES == 1 ? threadIdx.x >> 5 & 1 : h) * 8 + 2 * t;
+    int x[2];
+    for (int h = 0; h < 2; h++) {
+        const int column = 8 * h + 2 * t;
         x[h] = axis_first(axis[0], place[0]) + column;
         x[h] -= x[h] >= nx ? nx : 0;
         for (int j = 0; j < 2; j++)
@@ -78,7 +77,7 @@ static __device__ __forceinline__ brick16_cells<HALVES> cells_of(const struct br
         c.both[h] = column + 1 < columns;
         c.next[h] = x[h] + 1 >= nx ? 1 - nx : 1;
     }
-    c.half = x[HALVES - 1] - x[0];
+    c.half = x[1] - x[0];
     for (int j = 0; j < 2; j++) {
         const int y = axis_first(axis[1], place[1]) + 8 * j + g;
         c.row[j] = grid + c.z * c.plane + (size_t)(y >= ny ? y - ny : y) * nx + x[0];
@@ -89,20 +88,20 @@ static __device__ __forceinline__ brick16_cells<HALVES> cells_of(const struct br
 enum brick16_adds { ALIGNED, ONE_BY_ONE, OF_FAINT };
 
 /* Add a block's brick to its transform's grid, `touched` planes only. */
-template <enum brick16_adds ADDS, int HALVES>
-static __device__ __forceinline__ void add_brick(brick16_cells<HALVES> c, const float (&sum)[2][WARP_HALVES][4],
+template <enum brick16_adds ADDS>
+static __device__ __forceinline__ void add_brick(struct brick16_cells c, const float (&sum)[2][WARP_HALVES][4],
                                                  uint32_t touched)
 {
     const size_t turn = c.nz * c.plane;
-    touched >>= threadIdx.x >> (HALVES == 1 ? 6 : 5);
+    touched >>= threadIdx.x >> 5;
 #pragma unroll
-    for (int p = 0; p < WARP_HALVES / HALVES; p++) {
+    for (int p = 0; p < WARP_PLANES; p++) {
 #pragma unroll
-        for (int i = 0; i < 2 * HALVES; i++) {
-            const int j = i / HALVES, h = i % HALVES;
-            const float(&v)[4] = sum[j][HALVES * p + h];
+        for (int i = 0; i < 4; i++) {
+            const int j = i / 2, h = i % 2;
+            const float(&v)[4] = sum[j][2 * p + h];
             float2 *const to = c.row[j] + (h > 0 ? c.half : 0);
-            if (!c.inside[j][h] || !(touched >> (2 * HALVES * p) & 1))
+            if (!c.inside[j][h] || !(touched >> (PLANES_APART * p) & 1))
                 continue;
             if (ADDS == ALIGNED) {
                 add_two(to, v);
@@ -112,11 +111,11 @@ static __device__ __forceinline__ void add_brick(brick16_cells<HALVES> c, const 
             if (c.both[h])
                 (ADDS == OF_FAINT ? add_faint : add_one)(to + c.next[h], v[1], v[3]);
         }
-        c.z += 2 * HALVES;
+        c.z += PLANES_APART;
         const bool over = c.z >= c.nz;
         c.z -= over ? c.nz : 0;
         for (int j = 0; j < 2; j++)
-            c.row[j] += 2 * HALVES * c.plane - (over ? turn : 0);
+            c.row[j] += PLANES_APART * c.plane - (over ? turn : 0);
     }
 }
 
@@ -296,7 +295,7 @@ static __global__ void __launch_bounds__(BRICK16_THREADS, BRICK16_BLOCKS)
     range_bin_place(&a.geometry, task.bin, place);
     const uint32_t touched = planes_reached(a, task, axis_size(a.geometry.axis[2], place[2]));
     sum_bin<W, SPLIT>(a, transform, task, stage, sum);
-    const auto cells = cells_of<OWN_HALVES<SPLIT>>(a, a.grid + transform * a.cells, place);
+    const struct brick16_cells cells = cells_of(a, a.grid + transform * a.cells, place);
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, done, a.round);
     __syncthreads();

@@ -67,18 +67,32 @@ static __device__ __forceinline__ void mma_half_anew(float (&d)[4], const uint4 
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]), "f"(0.f));
 }
 
-/* The product of two numbers as a high and a low half. */
+/* The high half of the product of two numbers, of two samples. */
+template <bool SPLIT>
+static __device__ __forceinline__ __half2 high_product(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b,
+                                                       int pair)
+{
+    return __hmul2_rn(a.high(pair), b.high(pair));
+}
+
+/* The low half, beside that high half. */
+template <bool SPLIT>
+static __device__ __forceinline__ __half2 low_product(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b,
+                                                      int pair, __half2 high)
+{
+    __half2 l = __hfma2(a.high(pair), b.high(pair), __hneg2(high));
+    l = __hfma2(a.high(pair), b.low(pair), l);
+    return __hfma2(a.low(pair), b.high(pair), l);
+}
+
+/* Both. */
 template <bool SPLIT>
 static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b, int pair,
                                                 __half2 *high, __half2 *low)
 {
-    __half2 h = __hmul2_rn(a.high(pair), b.high(pair));
-    *high = h;
-    if (SPLIT) {
-        __half2 l = __hfma2(a.high(pair), b.high(pair), __hneg2(h));
-        l = __hfma2(a.high(pair), b.low(pair), l);
-        *low = __hfma2(a.low(pair), b.high(pair), l);
-    }
+    *high = high_product(a, b, pair);
+    if (SPLIT)
+        *low = low_product(a, b, pair, *high);
 }
 
 /* The power of two that scales the largest number of the data to just below 2^VALUE_BITS, as its exponent's bits. Data

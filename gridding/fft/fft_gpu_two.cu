@@ -40,6 +40,11 @@ template <> __device__ __forceinline__ void dft<14>(float2 *v)
     dft_coprime<2, 7>(v);
 }
 
+template <> __device__ __forceinline__ void dft<18>(float2 *v)
+{
+    dft_coprime<2, 9>(v);
+}
+
 template <> __device__ __forceinline__ void dft<20>(float2 *v)
 {
     dft_coprime<4, 5>(v);
@@ -50,42 +55,56 @@ template <> __device__ __forceinline__ void dft<24>(float2 *v)
     dft_coprime<3, 8>(v);
 }
 
-/* exp(2 pi i j / 25). */
-struct turns25 {
-    float re[25], im[25];
+/* exp(2 pi i j / R). */
+template <int R> struct turns {
+    float re[R], im[R];
 };
 
-static __host__ __device__ constexpr struct turns25 turns25_make()
-{
-    struct turns25 w = {};
-    for (int j = 0; j < 25; j++) {
-        w.re[j] = (float)power_series(6.28318530717958647692 / 25 * j, 0);
-        w.im[j] = (float)power_series(6.28318530717958647692 / 25 * j, 1);
+template <int R> static __host__ __device__ constexpr struct turns<R> turns_make() {
+    struct turns<R> w = {
+    };
+    for (int j = 0; j < R; j++) {
+        w.re[j] = (float)power_series(6.28318530717958647692 / R * j, 0);
+        w.im[j] = (float)power_series(6.28318530717958647692 / R * j, 1);
     }
     return w;
 }
 
-/* Inputs 5 a + b, outputs k + 5 l: DFTs over a, factors exp(2 pi i b k / 25), DFTs over b. */
-template <> __device__ __forceinline__ void dft<25>(float2 *v)
+/* R = A B points, also if A and B have a common factor. Inputs B a + b, outputs k + A l: DFTs over a, factors
+ * exp(2 pi i b k / R), DFTs over b. */
+template <int A, int B>
+static __device__ __forceinline__ void dft_product(float2 *v)
 {
-    constexpr struct turns25 w = turns25_make();
-    float2 t[25];
+    constexpr int R = A * B;
+    constexpr struct turns<R> w = turns_make<R>();
+    float2 at[A][B], line[A];
 #pragma unroll
-    for (int b = 0; b < 5; b++)
-        dft5(v[b], v[5 + b], v[10 + b], v[15 + b], v[20 + b]);
+    for (int b = 0; b < B; b++) {
 #pragma unroll
-    for (int k = 0; k < 5; k++) {
+        for (int a = 0; a < A; a++)
+            line[a] = v[B * a + b];
+        dft<A>(line);
 #pragma unroll
-        for (int b = 1; k > 0 && b < 5; b++)
-            v[5 * k + b] = mul(v[5 * k + b], make_float2(w.re[b * k], w.im[b * k]));
-        dft5(v[5 * k], v[5 * k + 1], v[5 * k + 2], v[5 * k + 3], v[5 * k + 4]);
-#pragma unroll
-        for (int l = 0; l < 5; l++)
-            t[k + 5 * l] = v[5 * k + l];
+        for (int k = 0; k < A; k++)
+            at[k][b] = k > 0 && b > 0 ? mul(line[k], make_float2(w.re[b * k], w.im[b * k])) : line[k];
     }
 #pragma unroll
-    for (int i = 0; i < 25; i++)
-        v[i] = t[i];
+    for (int k = 0; k < A; k++) {
+        dft<B>(at[k]);
+#pragma unroll
+        for (int l = 0; l < B; l++)
+            v[k + A * l] = at[k][l];
+    }
+}
+
+template <> __device__ __forceinline__ void dft<25>(float2 *v)
+{
+    dft_product<5, 5>(v);
+}
+
+template <> __device__ __forceinline__ void dft<27>(float2 *v)
+{
+    dft_product<3, 9>(v);
 }
 
 static __host__ __device__ constexpr int two_threads(int first, int last)
@@ -170,8 +189,8 @@ static __global__ void __launch_bounds__(LINES *EIGHT_THREADS, 2)
 template <bool ROWS, fft_kind KIND> static struct fft_kernel kernel_of(int n)
 {
     switch (n) {
-#define SIZE(N, A, B) \
-    case N:           \
+#define SIZE(N, A, B, FEW) \
+    case N:                \
         return fft_kernel{transform_two<A, B, ROWS, KIND>, two_threads(A, B), LINES};
         TWO_STAGES(SIZE)
 #undef SIZE

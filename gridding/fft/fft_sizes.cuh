@@ -63,6 +63,7 @@ static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
     X(432, 9, 8, 6, 1)     \
     X(448, 8, 8, 7, 1)     \
     X(480, 10, 8, 6, 1)    \
+    X(486, 9, 9, 6, 1)     \
     X(500, 10, 10, 5, 1)   \
     X(512, 8, 8, 8, 1)     \
     X(540, 10, 9, 6, 1)    \
@@ -122,15 +123,16 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     }
 }
 
-/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one that fft_two_kernel() serves. */
+/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one that fft_two_kernel() always serves.
+ */
 template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(struct lines_args)
 {
     switch (n) {
-#define SIZE(N, R0, R1, R2, R3)                \
-    case N:                                    \
-        if constexpr (fft_two_serves(N, KIND)) \
-            return NULL;                       \
-        else                                   \
+#define SIZE(N, R0, R1, R2, R3)                    \
+    case N:                                        \
+        if constexpr (fft_two_serves_few(N, KIND)) \
+            return NULL;                           \
+        else                                       \
             return transform_size<R0, R1, R2, R3, ROWS, KIND>;
         FFT_SIZES(SIZE)
 #undef SIZE

@@ -6,20 +6,34 @@
 
 struct lines_args;
 
-/* n, first radix, last: two stages. */
-#define TWO_STAGES(X) \
-    X(192, 16, 12)    \
-    X(224, 16, 14)    \
-    X(384, 16, 24)    \
-    X(400, 20, 20)    \
-    X(500, 25, 20)
+/* n, first radix, last: two stages. Then, whether few lines take them as well: blocks of 16 lines leave multiprocessors
+ * idle, so passes over a few small images are faster by fft_sizes.cuh's. */
+#define TWO_STAGES(X)     \
+    X(192, 16, 12, true)  \
+    X(216, 18, 12, false) \
+    X(224, 16, 14, true)  \
+    X(360, 18, 20, false) \
+    X(384, 16, 24, true)  \
+    X(400, 20, 20, true)  \
+    X(432, 18, 24, false) \
+    X(480, 20, 24, false) \
+    X(486, 27, 18, false) \
+    X(500, 25, 20, true)
 
 /* Whether fft_two_kernel() serves this size and kind: these sizes, and 512 cells back. Not slots and bricks. */
 static constexpr bool fft_two_serves(int n, fft_kind kind)
 {
     const bool back = kind == FFT_BACK || kind == FFT_BACK_IMAGE, forth = kind == FFT_FORTH || kind == FFT_FORTH_IMAGE;
-#define SIZE(N, A, B) || n == N
+#define SIZE(N, A, B, FEW) || n == N
     return ((back || forth) && (false TWO_STAGES(SIZE))) || (back && n == 512);
+#undef SIZE
+}
+
+/* Of these, whether for any number of lines. */
+static constexpr bool fft_two_serves_few(int n, fft_kind kind)
+{
+#define SIZE(N, A, B, FEW) || (!FEW && n == N)
+    return fft_two_serves(n, kind) && !(false TWO_STAGES(SIZE));
 #undef SIZE
 }
 

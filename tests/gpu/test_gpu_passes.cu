@@ -1,12 +1,13 @@
 /* Every kernel of the FFT's passes (gridding/fft/), each called by itself for so few lines that it has one or two
- * blocks: every size that it was compiled for and some others, along rows and columns, of grids, slots and bricks, and
- * the passes of a convolution. Compared with double sums. So few blocks that racecheck ends (tests/gpu/sanitize.py).
- * Linked with the GPU's code itself. Prints TAP; without a GPU, reports everything as skipped.
+ * blocks and racecheck ends (sanitize.py): every size that it was compiled for and some others, along rows and columns,
+ * of grids, slots and bricks, and the passes of a convolution. Compared with double sums. Linked with the GPU's code.
+ * TAP.
  *
  *   test_gpu_passes [all|back|forth|sums|rows|halves|coils [LEAST [MOST]]]   some of it, lines of LEAST to MOST cells
  */
 #include "gridding/base/dev.h"
 #include "gridding/fft/fft_halves.cuh"
+#include "gridding/fft/fft_two.cuh"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 
@@ -162,10 +163,10 @@ static void compare_pass(const struct fft_pass &pass, int n, const struct layout
     error.tell(name);
 }
 
-static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int kept)
+static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int kept, int lines)
 {
     const bool back = is_back(kind);
-    const int lines = rows ? 3 : 5, sets = 2;
+    const int sets = 2;
     const struct layout grid = {n, lines, rows}, image = {kept, lines, rows};
     const struct layout &from = back ? grid : image, &to = back ? image : grid;
     const std::vector<float2> in = random_values(from.count(sets));
@@ -187,7 +188,8 @@ static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int
     pass.element = device_element;
     must(fft_plan_make(&plan, gpu, n), "fft_plan_make");
     must(fft_run(gpu, &plan, &pass), "fft_run");
-    snprintf(name, sizeof name, "%s, %s of %d cells, %d kept", kind_names[kind], rows ? "rows" : "columns", n, kept);
+    snprintf(name, sizeof name, "%s, %d %s of %d cells, %d kept", kind_names[kind], lines, rows ? "rows" : "columns", n,
+             kept);
     compare_pass(pass, n, from, to, in, element, host_array(gpu, device_out, to.count(sets)), name);
     fft_plan_free(&plan, gpu);
     gpu_release(gpu, device_element);
@@ -195,14 +197,17 @@ static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int
     gpu_release(gpu, device_in);
 }
 
-/* Half of a line kept, whose other half is not computed, and more. */
+/* Half of a line kept, whose other half is not computed, and more; few lines, and if these have another kernel, many.
+ */
 static void test_passes(struct gpu *gpu, int n, bool back)
 {
-    for (int kept : {n / 2 - 1, n - n / 4}) {
-        test_pass(gpu, n, true, back ? FFT_BACK : FFT_FORTH, kept);
-        test_pass(gpu, n, false, back ? FFT_BACK : FFT_FORTH, kept);
-        test_pass(gpu, n, false, back ? FFT_BACK_IMAGE : FFT_FORTH_IMAGE, kept);
-    }
+    const bool other = fft_two_serves(n, FFT_BACK) && !fft_two_serves_few(n, FFT_BACK);
+    for (int kept : {n / 2 - 1, n - n / 4})
+        for (int lines = 5; lines <= (other ? 21 : 5); lines += 16) {
+            test_pass(gpu, n, true, back ? FFT_BACK : FFT_FORTH, kept, lines - 2);
+            test_pass(gpu, n, false, back ? FFT_BACK : FFT_FORTH, kept, lines);
+            test_pass(gpu, n, false, back ? FFT_BACK_IMAGE : FFT_FORTH_IMAGE, kept, lines);
+        }
 }
 
 /* ---- passes over slots and bricks ---- */
@@ -475,7 +480,7 @@ int main(int argc, char **argv)
     dev.threads = dev.parts = 1;
     must(mrirecon_gpu_leaf()->open(&dev, DEV_ANY), "opening the GPU");
     struct gpu *gpu = gpu_of(&dev);
-    gpu->multiprocessors = 1; /* lines are not spread over more blocks than they fill */
+    gpu->multiprocessors = 1; /* lines are not spread over more blocks than they fill; 32 are many */
     std::vector<int> sizes = {36, 90, 350, 1350};
     for (int n = fft_known_size(1); n != 0; n = fft_known_size(n + 1))
         sizes.push_back(n);

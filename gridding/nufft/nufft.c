@@ -113,7 +113,7 @@ struct choice {
  * (tests/gpu/test_gpu_plans); the CPU's sums need no factor (tests/unit/test_plans). */
 static double crowded_excess(const struct nufft *plan)
 {
-    const double most = plan->leaf == &nufft_leaf_cpu ? 1 : plan->shape.dim == 2 ? 1.25 : 2.25;
+    const double most = plan->leaf == &nufft_leaf_cpu ? 1 : plan->shape.dim == 2 ? 1.25 : 2.5;
     return 1 + (most - 1) * plan->crowded;
 }
 

@@ -25,6 +25,8 @@ struct nufft_gpu_method {
     double (*error)(const struct nufft_shape *shape, bool split, const double gain[3]);
     /* That of its own interpolation in the data of a forward transform; NULL: it interpolates in float32. */
     double (*forward_error)(const struct nufft_shape *shape, bool split, const double gain[3]);
+    /* That of pixels around an image's centre, where aliasing is small, if it is larger there; NULL: it is not. */
+    double (*centre_error)(const struct nufft_shape *shape, bool split, const double gain[3]);
 
     /* Seconds of an adjoint and of a forward transform (costs.cuh). */
     double (*seconds)(const struct nufft_shape *shape, size_t samples, bool split, double memory);

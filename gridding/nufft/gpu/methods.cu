@@ -78,13 +78,11 @@ static bool brick16_serves(const struct nufft_shape *shape)
     return fits;
 }
 
-/* Single halves have errors of equal size in a sample's value (like an error of the data), in its weights on each axis
- * (amplified only by that axis' deapodisation), in the value times the weight on y, and in the product of weights on x
- * and z. */
-static double single_halves_error(int width, const double gain[3])
+/* Single halves have errors of equal size in a sample's weights on each axis (amplified only by that axis'
+ * deapodisation) and in the product of weights on x and z; squares: the sum of the squared factors. */
+static double single_halves_error(int width, double squares)
 {
-    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
-    return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
+    return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(squares);
 }
 
 /* Of a forward transform: the grid's cells are rounded, which all axes' deapodisation amplifies; the weights on x and
@@ -101,10 +99,19 @@ static double split_halves_error(const double gain[3])
     return 2e-6 * pow(whole(gain), 1.04);
 }
 
-/* The factor is the remaining error after the bias correction of truncated sums. */
+/* With one product, the value is rounded with its weight on y. With three: what the bias correction of truncated sums
+ * leaves. */
 static double brick16_error(const struct nufft_shape *shape, bool split, const double gain[3])
 {
-    return split ? hypot(5.5e-6, split_halves_error(gain)) : single_halves_error(shape->width, gain);
+    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
+    return split ? hypot(3e-6, split_halves_error(gain)) : single_halves_error(shape->width, x + y + z + x * z);
+}
+
+/* The correction is a mean, nearer to that of data of random sign. Those of an image around its centre have one sign in
+ * a bin, and the truncations of its sums add up to twice as much. */
+static double brick16_centre_error(const struct nufft_shape *, bool split, const double gain[3])
+{
+    return split ? hypot(7e-6, split_halves_error(gain)) : 0;
 }
 
 /* A slab's part of the grid stays in the cache, as does all of a small grid. Parts: several for each concurrent block,
@@ -151,9 +158,11 @@ static bool brick_dense_serves(const struct nufft_shape *shape)
            shape->overflow != NUFFT_OVERFLOW_CPU; /* overflow to the CPU is by bins of brick16 */
 }
 
+/* With one product, the value is rounded, too, and its product with the weight on y. */
 static double brick_dense_error(const struct nufft_shape *shape, bool split, const double gain[3])
 {
-    return split ? split_halves_error(gain) : single_halves_error(shape->width, gain);
+    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
+    return split ? split_halves_error(gain) : single_halves_error(shape->width, 1 + x + 2 * y + z + x * z);
 }
 
 static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
@@ -227,6 +236,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick8_serves,
      brick8_error,
      NULL,
+     NULL,
      nufft_gpu_brick8_seconds,
      nufft_gpu_brick8_forward_seconds,
      brick8_bins,
@@ -245,6 +255,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick16_serves,
      brick16_error,
      halves_forward_error,
+     brick16_centre_error,
      nufft_gpu_brick16_seconds,
      nufft_gpu_brick16_forward_seconds,
      brick16_bins,
@@ -263,6 +274,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick_dense_serves,
      brick_dense_error,
      halves_forward_error,
+     NULL,
      nufft_gpu_brick_dense_seconds,
      nufft_gpu_brick_dense_forward_seconds,
      brick_dense_bins,
@@ -281,6 +293,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      brick2d_serves,
      brick2d_error,
      brick2d_forward_error,
+     NULL,
      nufft_gpu_brick2d_seconds,
      nufft_gpu_brick2d_forward_seconds,
      brick2d_bins,
@@ -298,6 +311,7 @@ const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
      CHUNK,
      tiles_serve,
      tiles_error,
+     NULL,
      NULL,
      nufft_gpu_tiles_seconds,
      nufft_gpu_tiles_forward_seconds,

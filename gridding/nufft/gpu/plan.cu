@@ -53,7 +53,7 @@ struct arithmetic {
 
 /* The error of float32 sums in parts of some hundred samples, relative to kernel_rounding(), which is for long sums;
  * the second value is for correlated roundings, as of a tile's cell whose samples crowd in one place. */
-#define ROUNDING_SHARE    0.25
+#define ROUNDING_SHARE    0.2
 #define ROUNDING_ONE_SIGN 2
 
 /* The parameters of the error of a kernel on a grid. */
@@ -67,8 +67,9 @@ static double total_error(const struct nufft_shape *shape, const struct arithmet
     double products = a->method->error(shape, a->split, of->gain);
     if (shape->purpose != NUFFT_FOR_ADJOINT && a->method->forward_error)
         products = fmax(products, a->method->forward_error(shape, a->split, of->gain));
-    const double sum =
-        hypot(of->aliasing, products) + (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
+    const double centre = a->method->centre_error ? a->method->centre_error(shape, a->split, of->gain) : 0;
+    const double sum = fmax(hypot(of->aliasing, products), centre) +
+                       (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
     return nufft_oversampling(shape) < STEEP_OVERSAMPLING ? STEEP_SHORTFALL * sum : sum;
 }
 

@@ -201,9 +201,7 @@ static void (*choose_kernel(const struct gpu *gpu, bool rows, size_t line_bytes,
                             struct lines_args *a))(struct lines_args)
 {
     const struct fft_pass *pass = &a->pass;
-    const size_t lines = (size_t)pass->lines * (size_t)pass->sets * (size_t)count;
-    const bool few = lines < 32 * (size_t)gpu->multiprocessors; /* two blocks of 16 lines each */
-    const struct fft_kernel two = (few ? fft_two_serves_few : fft_two_serves)(a->n, pass->kind)
+    const struct fft_kernel two = (pass->volume ? fft_two_serves : fft_two_serves_planes)(a->n, pass->kind)
                                       ? fft_two_kernel(a->n, rows, pass->kind)
                                       : fft_kernel{NULL, 0, 0};
     void (*kernel)(struct lines_args) = two.kernel ? two.kernel : kernel_of_table(a->n, rows, pass->kind);

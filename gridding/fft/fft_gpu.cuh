@@ -53,6 +53,7 @@ struct fft_pass {
     int kept;
     int lines, sets;
     const uint32_t *list; /* device, [lines]; NULL: all. Not for slots and bricks */
+    bool volume;          /* a grid of three dimensions: many lines */
     const float *element, *line, *set, *full;
     struct fft_view full_view;
     struct slots slots;   /* FFT_BACK_SLOTS */

@@ -189,8 +189,8 @@ static __global__ void __launch_bounds__(LINES *EIGHT_THREADS, 2)
 template <bool ROWS, fft_kind KIND> static struct fft_kernel kernel_of(int n)
 {
     switch (n) {
-#define SIZE(N, A, B, FEW) \
-    case N:                \
+#define SIZE(N, A, B, PLANES) \
+    case N:                   \
         return fft_kernel{transform_two<A, B, ROWS, KIND>, two_threads(A, B), LINES};
         TWO_STAGES(SIZE)
 #undef SIZE

@@ -123,16 +123,17 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     }
 }
 
-/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one that fft_two_kernel() always serves.
+/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one whose planes fft_two_kernel()
+ * serves.
  */
 template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(struct lines_args)
 {
     switch (n) {
-#define SIZE(N, R0, R1, R2, R3)                    \
-    case N:                                        \
-        if constexpr (fft_two_serves_few(N, KIND)) \
-            return NULL;                           \
-        else                                       \
+#define SIZE(N, R0, R1, R2, R3)                       \
+    case N:                                           \
+        if constexpr (fft_two_serves_planes(N, KIND)) \
+            return NULL;                              \
+        else                                          \
             return transform_size<R0, R1, R2, R3, ROWS, KIND>;
         FFT_SIZES(SIZE)
 #undef SIZE

@@ -6,8 +6,9 @@
 
 struct lines_args;
 
-/* n, first radix, last: two stages. Then, whether few lines take them as well: blocks of 16 lines leave multiprocessors
- * idle, so passes over a few small images are faster by fft_sizes.cuh's. */
+/* n, first radix, last: two stages. Then, whether planes take them as well: blocks of 16 lines leave multiprocessors
+ * idle, so passes over a few small images are faster by fft_sizes.cuh's. (Not by the number of lines: an image has the
+ * same bits alone and among others.) */
 #define TWO_STAGES(X)     \
     X(192, 16, 12, true)  \
     X(216, 18, 12, false) \
@@ -24,15 +25,15 @@ struct lines_args;
 static constexpr bool fft_two_serves(int n, fft_kind kind)
 {
     const bool back = kind == FFT_BACK || kind == FFT_BACK_IMAGE, forth = kind == FFT_FORTH || kind == FFT_FORTH_IMAGE;
-#define SIZE(N, A, B, FEW) || n == N
+#define SIZE(N, A, B, PLANES) || n == N
     return ((back || forth) && (false TWO_STAGES(SIZE))) || (back && n == 512);
 #undef SIZE
 }
 
-/* Of these, whether for any number of lines. */
-static constexpr bool fft_two_serves_few(int n, fft_kind kind)
+/* Of these, whether of planes. */
+static constexpr bool fft_two_serves_planes(int n, fft_kind kind)
 {
-#define SIZE(N, A, B, FEW) || (!FEW && n == N)
+#define SIZE(N, A, B, PLANES) || (!PLANES && n == N)
     return fft_two_serves(n, kind) && !(false TWO_STAGES(SIZE));
 #undef SIZE
 }

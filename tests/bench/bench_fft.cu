@@ -64,6 +64,7 @@ static void own_passes(const struct grid *g, int kept)
         pass.in = pass.out = g->cells;
         pass.in_view = pass.out_view = view[d];
         pass.kept = kept;
+        pass.volume = g->dim == 3;
         pass.lines = d == 0 ? g->n : kept;
         pass.sets = g->dim == 2 ? g->batch : d == 2 ? kept : g->n;
         must(fft_run(g->gpu, &g->plan, &pass), "fft_run");

@@ -163,10 +163,10 @@ static void compare_pass(const struct fft_pass &pass, int n, const struct layout
     error.tell(name);
 }
 
-static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int kept, int lines)
+static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int kept, bool volume)
 {
     const bool back = is_back(kind);
-    const int sets = 2;
+    const int lines = rows ? 3 : 5, sets = 2;
     const struct layout grid = {n, lines, rows}, image = {kept, lines, rows};
     const struct layout &from = back ? grid : image, &to = back ? image : grid;
     const std::vector<float2> in = random_values(from.count(sets));
@@ -183,13 +183,14 @@ static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int
     pass.in_view = from.view();
     pass.out_view = to.view();
     pass.kept = kept;
+    pass.volume = volume;
     pass.lines = lines;
     pass.sets = sets;
     pass.element = device_element;
     must(fft_plan_make(&plan, gpu, n), "fft_plan_make");
     must(fft_run(gpu, &plan, &pass), "fft_run");
-    snprintf(name, sizeof name, "%s, %d %s of %d cells, %d kept", kind_names[kind], lines, rows ? "rows" : "columns", n,
-             kept);
+    snprintf(name, sizeof name, "%s, %s of %d cells%s, %d kept", kind_names[kind], rows ? "rows" : "columns", n,
+             volume ? " of a volume" : "", kept);
     compare_pass(pass, n, from, to, in, element, host_array(gpu, device_out, to.count(sets)), name);
     fft_plan_free(&plan, gpu);
     gpu_release(gpu, device_element);
@@ -197,16 +198,16 @@ static void test_pass(struct gpu *gpu, int n, bool rows, enum fft_kind kind, int
     gpu_release(gpu, device_in);
 }
 
-/* Half of a line kept, whose other half is not computed, and more; few lines, and if these have another kernel, many.
- */
+/* Half of a line kept, whose other half is not computed, and more; of planes, and if volumes have another kernel, of
+ * these. */
 static void test_passes(struct gpu *gpu, int n, bool back)
 {
-    const bool other = fft_two_serves(n, FFT_BACK) && !fft_two_serves_few(n, FFT_BACK);
+    const bool other = fft_two_serves(n, FFT_BACK) && !fft_two_serves_planes(n, FFT_BACK);
     for (int kept : {n / 2 - 1, n - n / 4})
-        for (int lines = 5; lines <= (other ? 21 : 5); lines += 16) {
-            test_pass(gpu, n, true, back ? FFT_BACK : FFT_FORTH, kept, lines - 2);
-            test_pass(gpu, n, false, back ? FFT_BACK : FFT_FORTH, kept, lines);
-            test_pass(gpu, n, false, back ? FFT_BACK_IMAGE : FFT_FORTH_IMAGE, kept, lines);
+        for (int volume = 0; volume <= other; volume++) {
+            test_pass(gpu, n, true, back ? FFT_BACK : FFT_FORTH, kept, volume);
+            test_pass(gpu, n, false, back ? FFT_BACK : FFT_FORTH, kept, volume);
+            test_pass(gpu, n, false, back ? FFT_BACK_IMAGE : FFT_FORTH_IMAGE, kept, volume);
         }
 }
 
@@ -480,7 +481,7 @@ int main(int argc, char **argv)
     dev.threads = dev.parts = 1;
     must(mrirecon_gpu_leaf()->open(&dev, DEV_ANY), "opening the GPU");
     struct gpu *gpu = gpu_of(&dev);
-    gpu->multiprocessors = 1; /* lines are not spread over more blocks than they fill; 32 are many */
+    gpu->multiprocessors = 1; /* lines are not spread over more blocks than they fill */
     std::vector<int> sizes = {36, 90, 350, 1350};
     for (int n = fft_known_size(1); n != 0; n = fft_known_size(n + 1))
         sizes.push_back(n);

@@ -1,6 +1,6 @@
 /* brick16_sums.cuh: the sum of samples in a block's registers (method brick16). Only method_brick16.cu includes this.
  *
- * A block of 2 x 2 warps holds a brick of 16 x 16 x 16 grid cells in registers. For 16 samples s at a time and every z
+ * A block of four warps holds a brick of 16 x 16 x 16 grid cells in registers. For 16 samples s at a time and every z
  * plane that they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
  * A warp owns all rows and columns of every fourth plane, so that the four share the work evenly for any positions,

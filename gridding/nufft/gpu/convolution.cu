@@ -148,6 +148,7 @@ static int transform(const struct convolution_gpu *c, const int n[3], const stru
         pass.in = pass.out = (float2 *)values;
         pass.in_view = pass.out_view = view[d];
         pass.kept = n[d];
+        pass.volume = c->dim == 3;
         pass.lines = d == 0 ? c->grid[1] : n[0];
         pass.sets = d == 2 ? n[1] : c->grid[2];
         if (d == c->dim - 1) {
@@ -217,6 +218,7 @@ static int along(const struct convolution_gpu *c, int axis, enum fft_kind kind, 
     pass.in_view = kind == FFT_FORTH ? kept : whole;
     pass.out_view = kind == FFT_FORTH ? whole : kept;
     pass.kept = c->n[axis];
+    pass.volume = c->dim == 3;
     pass.lines = lines;
     pass.sets = sets;
     return fft_convolve_columns(c->gpu, &c->fft[axis], &pass);

@@ -58,6 +58,7 @@ static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transf
     pass.in = pass.out = (float2 *)grid;
     pass.in_view = pass.out_view = view[d];
     pass.kept = n[d];
+    pass.volume = dim == 3;
     pass.lines = d == 0 ? cells[1] : n[0];
     pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2] * transforms;
     if (d == dim - 1)

@@ -60,9 +60,9 @@ template <int R> struct turns {
     float re[R], im[R];
 };
 
-template <int R> static __host__ __device__ constexpr struct turns<R> turns_make() {
-    struct turns<R> w = {
-    };
+template <int R> static __host__ __device__ constexpr turns<R> turns_make()
+{
+    turns<R> w = {};
     for (int j = 0; j < R; j++) {
         w.re[j] = (float)power_series(6.28318530717958647692 / R * j, 0);
         w.im[j] = (float)power_series(6.28318530717958647692 / R * j, 1);
@@ -72,11 +72,10 @@ template <int R> static __host__ __device__ constexpr struct turns<R> turns_make
 
 /* R = A B points, also if A and B have a common factor. Inputs B a + b, outputs k + A l: DFTs over a, factors
  * exp(2 pi i b k / R), DFTs over b. */
-template <int A, int B>
-static __device__ __forceinline__ void dft_product(float2 *v)
+template <int A, int B> static __device__ __forceinline__ void dft_product(float2 *v)
 {
     constexpr int R = A * B;
-    constexpr struct turns<R> w = turns_make<R>();
+    constexpr turns<R> w = turns_make<R>();
     float2 at[A][B], line[A];
 #pragma unroll
     for (int b = 0; b < B; b++) {

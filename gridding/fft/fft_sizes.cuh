@@ -123,9 +123,7 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     }
 }
 
-/* The kernel of kind KIND for lines of n cells; NULL: no size of the table, or one whose planes fft_two_kernel()
- * serves.
- */
+/* The kernel of kind KIND for lines of n cells; NULL: not in the table, or fft_two_kernel() serves planes, too. */
 template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(struct lines_args)
 {
     switch (n) {

@@ -78,19 +78,29 @@ static bool brick16_serves(const struct nufft_shape *shape)
     return fits;
 }
 
-/* Single halves have errors of equal size in a sample's weights on each axis (amplified only by that axis'
- * deapodisation) and in the product of weights on x and z; squares: the sum of the squared factors. */
-static double single_halves_error(int width, double squares)
+/* Of the factors by which deapodisation amplifies errors on each axis. */
+struct squares {
+    double x, y, z;
+};
+
+static struct squares squares_of(const double gain[3])
 {
-    return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(squares);
+    return squares{gain[0] * gain[0], gain[1] * gain[1], gain[2] * gain[2]};
+}
+
+/* Single halves have errors of equal size in a sample's weights on each axis (amplified only by that axis'
+ * deapodisation) and in the product of weights on x and z; sum: of the squared factors. */
+static double single_halves_error(int width, double sum)
+{
+    return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(sum);
 }
 
 /* Of a forward transform: the grid's cells are rounded, which all axes' deapodisation amplifies; the weights on x and
  * z; and their product. */
 static double halves_forward_error(const struct nufft_shape *, bool split, const double gain[3])
 {
-    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
-    return split ? 0 : 2.3e-4 * sqrt(x * y * z + x + z + x * z);
+    const struct squares s = squares_of(gain);
+    return split ? 0 : 2.3e-4 * sqrt(s.x * s.y * s.z + s.x + s.z + s.x * s.z);
 }
 
 /* Split halves: if samples crowd in one place their weights have few values, whose errors are correlated. */
@@ -103,8 +113,9 @@ static double split_halves_error(const double gain[3])
  * leaves. */
 static double brick16_error(const struct nufft_shape *shape, bool split, const double gain[3])
 {
-    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
-    return split ? hypot(3e-6, split_halves_error(gain)) : single_halves_error(shape->width, x + y + z + x * z);
+    const struct squares s = squares_of(gain);
+    return split ? hypot(3e-6, split_halves_error(gain))
+                 : single_halves_error(shape->width, s.x + s.y + s.z + s.x * s.z);
 }
 
 /* The correction is a mean, nearer to that of data of random sign. Those of an image around its centre have one sign in
@@ -161,8 +172,8 @@ static bool brick_dense_serves(const struct nufft_shape *shape)
 /* With one product, the value is rounded, too, and its product with the weight on y. */
 static double brick_dense_error(const struct nufft_shape *shape, bool split, const double gain[3])
 {
-    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
-    return split ? split_halves_error(gain) : single_halves_error(shape->width, 1 + x + 2 * y + z + x * z);
+    const struct squares s = squares_of(gain);
+    return split ? split_halves_error(gain) : single_halves_error(shape->width, 1 + s.x + 2 * s.y + s.z + s.x * s.z);
 }
 
 static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
